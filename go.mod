@@ -1,0 +1,3 @@
+module fleetmesh.org/fleetmesh
+
+go 1.26
