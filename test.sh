@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Runs everything that says whether fleetmesh is sound, installing what the tests need:
+# formatting, vet, staticcheck, all Go tests (the race detector where goroutines live), and
+# foreign Nostr clients against the real binary. Usage: ./test.sh [quick]
+set -euo pipefail
+cd "$(dirname "$0")"
+quick=${1:-}
+export CGO_ENABLED=${CGO_ENABLED:-0}
+
+step() { printf '\n== %s\n' "$*"; }
+
+step "Go $(go version | cut -d' ' -f3)"
+unformatted=$(gofmt -l $(git ls-files '*.go'))
+if [ -n "$unformatted" ]; then echo "not formatted: $unformatted"; exit 1; fi
+
+step "go vet, staticcheck"
+go vet ./...
+go run honnef.co/go/tools/cmd/staticcheck@v0.7.0 ./...
+
+step "static builds for amd64 and arm64"
+for arch in amd64 arm64; do
+  GOOS=linux GOARCH=$arch go build -trimpath -o "${TMPDIR:-/tmp}/meshnode-$arch-$$" ./cmd/meshnode
+  rm -f "${TMPDIR:-/tmp}/meshnode-$arch-$$"
+done
+
+if [ "$quick" = quick ]; then
+  step "go test (quick)"
+  exec go test -short ./...
+fi
+
+step "what the foreign clients need"
+if ! command -v npm >/dev/null; then
+  if command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
+    apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy nodejs npm
+  else
+    echo "npm is not installed: the tests with nostr-tools, NDK and didcomm-node are skipped"
+  fi
+fi
+
+step "go test"
+go test -timeout 20m ./...
+
+step "race detector"
+if command -v gcc >/dev/null || command -v cc >/dev/null; then
+  CGO_ENABLED=1 go test -race -short -timeout 15m ./...
+else
+  echo "no C compiler here, which the race detector needs: skipped"
+fi
