@@ -1,0 +1,199 @@
+package control
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+)
+
+// Handler serves one method. notify sends a progress step to the caller; it may be called until the
+// handler returns. The context ends when the caller goes away or the server stops. An error that is an *Error
+// goes out as it is; any other becomes an internal error with its text.
+type Handler func(ctx context.Context, params json.RawMessage, notify func(step any)) (any, error)
+
+// Server serves a set of methods on a Unix socket.
+type Server struct {
+	methods map[string]Handler
+	ln      net.Listener
+	ctx     context.Context
+	stop    context.CancelFunc
+	wg      sync.WaitGroup
+}
+
+// Listen makes the socket, of mode 0600, and serves until Close. A socket file left by a node that died is replaced; one
+// that answers is an error.
+func Listen(path string, methods map[string]Handler) (*Server, error) {
+	if len(path) > 104 {
+		return nil, fmt.Errorf("listen on the control socket %s: the path has %d bytes, a Unix socket takes 104: choose a shorter --dir", path, len(path))
+	}
+	if conn, err := net.Dial("unix", path); err == nil {
+		conn.Close()
+		return nil, fmt.Errorf("listen on the control socket %s: another node answers there", path)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("replace the control socket: %w", err)
+	}
+	old := syscall.Umask(0o177)
+	ln, err := net.Listen("unix", path)
+	syscall.Umask(old)
+	if err != nil {
+		return nil, fmt.Errorf("listen on the control socket: %w", err)
+	}
+	s := &Server{methods: methods, ln: ln}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.wg.Go(s.accept)
+	return s, nil
+}
+
+// Methods lists the methods served, sorted.
+func (s *Server) Methods() []string {
+	names := make([]string, 0, len(s.methods)+1)
+	for name := range s.methods {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Close ends every call and removes the socket.
+func (s *Server) Close() error {
+	s.stop()
+	err := s.ln.Close()
+	s.wg.Wait()
+	return err
+}
+
+func (s *Server) accept() {
+	for {
+		conn, err := s.ln.Accept()
+		if err != nil {
+			return
+		}
+		s.wg.Go(func() { s.serve(conn) })
+	}
+}
+
+// serve answers one connection's calls in turn; a caller that wants two at once opens two connections.
+func (s *Server) serve(conn net.Conn) {
+	ctx, cancel := context.WithCancel(s.ctx)
+	defer cancel()
+	defer conn.Close()
+	unhook := context.AfterFunc(ctx, func() { conn.Close() })
+	defer unhook()
+
+	lines := make(chan []byte)
+	s.wg.Go(func() {
+		defer cancel() // the caller went away: end what it waits for
+		defer close(lines)
+		r := bufio.NewReaderSize(conn, 64<<10)
+		for {
+			line, err := readLine(r)
+			if err != nil {
+				return
+			}
+			select {
+			case lines <- line:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	out := json.NewEncoder(conn)
+	out.SetEscapeHTML(false)
+	for line := range lines {
+		if err := s.answer(ctx, line, out); err != nil {
+			return
+		}
+	}
+}
+
+func (s *Server) answer(ctx context.Context, line []byte, out *json.Encoder) error {
+	var req request
+	if err := json.Unmarshal(line, &req); err != nil {
+		return out.Encode(response{Version: "2.0", ID: json.RawMessage("null"), Error: &Error{Code: CodeParse, Message: "not a JSON-RPC object: " + err.Error()}})
+	}
+	id := req.ID
+	if id == nil {
+		id = json.RawMessage("null")
+	}
+	if req.Version != "2.0" || req.Method == "" {
+		return out.Encode(response{Version: "2.0", ID: id, Error: &Error{Code: CodeInvalid, Message: `want {"jsonrpc":"2.0","id":…,"method":…}`}})
+	}
+	result, err := s.call(ctx, req, func(step any) {
+		if raw, err := json.Marshal(step); err == nil {
+			_ = out.Encode(progress{Version: "2.0", Method: "progress", Params: progressParams{ID: id, Step: raw}}) // a lost caller ends the call by its context
+		}
+	})
+	if req.ID == nil {
+		return nil // a notification has no answer
+	}
+	resp := response{Version: "2.0", ID: id}
+	if err == nil {
+		resp.Result, err = json.Marshal(result)
+	}
+	if err != nil {
+		var known *Error
+		if !errors.As(err, &known) {
+			known = &Error{Code: CodeInternal, Message: err.Error()}
+		}
+		resp.Result, resp.Error = nil, known
+	}
+	return out.Encode(resp)
+}
+
+func (s *Server) call(ctx context.Context, req request, notify func(any)) (any, error) {
+	if req.Method == "hello" {
+		return Hello{Protocol: Protocol, Methods: s.Methods()}, nil
+	}
+	h, ok := s.methods[req.Method]
+	if !ok {
+		return nil, &Error{Code: CodeMethod, Message: fmt.Sprintf("no method %q; hello lists the methods", req.Method)}
+	}
+	return h(ctx, req.Params, notify)
+}
+
+// Hello is what the method "hello" answers.
+type Hello struct {
+	Protocol string   `json:"protocol"`
+	Methods  []string `json:"methods"`
+}
+
+// readLine reads one object's line, bounded by MaxLine.
+func readLine(r *bufio.Reader) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := r.ReadSlice('\n')
+		line = append(line, part...)
+		if len(line) > MaxLine {
+			return nil, fmt.Errorf("a control message has more than %d bytes", MaxLine)
+		}
+		switch {
+		case err == nil:
+			return line, nil
+		case errors.Is(err, bufio.ErrBufferFull):
+		case errors.Is(err, io.EOF) && len(line) > 0:
+			return line, nil
+		default:
+			return nil, err
+		}
+	}
+}
+
+// Params decodes parameters strictly into v: an unknown field is an error, absent parameters leave v as it is.
+func Params(raw json.RawMessage, v any) error {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil
+	}
+	if err := strict(raw, v); err != nil {
+		return BadParams("parameters: %v", err)
+	}
+	return nil
+}
