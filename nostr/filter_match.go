@@ -1,0 +1,53 @@
+package nostr
+
+import "slices"
+
+// Matches tells whether an event meets every condition of the filter. Limit and
+// Search are no conditions on one event and are not looked at.
+func (f *Filter) Matches(e *Event) bool {
+	if f.Since != nil && e.CreatedAt < *f.Since || f.Until != nil && e.CreatedAt > *f.Until {
+		return false
+	}
+	if f.Kinds != nil && !slices.Contains(f.Kinds, e.Kind) {
+		return false
+	}
+	if f.Authors != nil && !slices.Contains(f.Authors, e.PubKey) {
+		return false
+	}
+	if f.IDs != nil && !slices.Contains(f.IDs, e.ID) {
+		return false
+	}
+	for i := range f.Tags {
+		if !f.Tags[i].matches(e.Tags) {
+			return false
+		}
+	}
+	return true
+}
+
+// matches tells whether one of the tags has the letter as its name and one of
+// the values as its first value.
+func (t *TagFilter) matches(tags []Tag) bool {
+	for _, tag := range tags {
+		if len(tag) >= 2 && len(tag[0]) == 1 && tag[0][0] == t.Letter && slices.Contains(t.Values, tag[1]) {
+			return true
+		}
+	}
+	return false
+}
+
+// MatchesNothing tells whether no event can meet the filter: a list is there
+// but empty, or since is after until. A limit of 0 is not such a filter: it
+// asks for live events only.
+func (f *Filter) MatchesNothing() bool {
+	if f.IDs != nil && len(f.IDs) == 0 || f.Authors != nil && len(f.Authors) == 0 ||
+		f.Kinds != nil && len(f.Kinds) == 0 {
+		return true
+	}
+	for i := range f.Tags {
+		if len(f.Tags[i].Values) == 0 {
+			return true
+		}
+	}
+	return f.Since != nil && f.Until != nil && *f.Since > *f.Until
+}

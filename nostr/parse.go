@@ -1,0 +1,323 @@
+package nostr
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// ErrID is wrapped by the error for an event whose id is not the hash of its
+// canonical form.
+var ErrID = errors.New("id is not the hash of the event")
+
+// MaxCreatedAt is the largest created_at that is read: the largest whole number
+// that every JSON reader keeps exactly.
+const MaxCreatedAt = 1<<53 - 1
+
+const maxKind = 65535
+
+// The members of an event that NIP-01 names, as bits of a set.
+const (
+	seenID = 1 << iota
+	seenPubKey
+	seenCreatedAt
+	seenKind
+	seenTags
+	seenContent
+	seenSig
+
+	seenAll   = seenSig<<1 - 1
+	seenRumor = seenAll &^ (seenID | seenSig)
+)
+
+var memberNames = [...]string{"id", "pubkey", "created_at", "kind", "tags", "content", "sig"}
+
+// eventParser reads one event. Besides the scanner's state it keeps the spans
+// of text that go into the hash unchanged if they are in canonical form.
+type eventParser struct {
+	scanner
+	seen        uint
+	unknown     bool   // a member was met that NIP-01 does not name
+	pubkey      string // hex, without quotes
+	tags        string // with brackets
+	content     string // with quotes
+	values      []string
+	ends        []int // for each tag the length of values after it
+	valuesSpace [64]string
+	endsSpace   [24]int
+}
+
+// ParseEvent reads one event from its JSON object, which may stand in white
+// space. It checks that the id is the SHA-256 of the canonical form (NIP-01),
+// but not the signature: see Verifier. It keeps a copy of the text, not b.
+//
+// Each member must be there once and hold what NIP-01 says: lower-case hex,
+// whole numbers without sign, fraction or exponent, a kind up to 65535, a created_at
+// up to MaxCreatedAt, tags of one or more strings. Members with other names are
+// read over and are not kept. Text that is not compact, or escapes more than the
+// canonical form does, is kept in compact form instead (see Event.JSON).
+//
+// Errors wrap ErrSyntax or ErrID and can be shown to whoever sent the event.
+func ParseEvent(b []byte) (*Event, error) {
+	p := eventParser{scanner: scanner{s: string(b)}}
+	return p.event(seenAll)
+}
+
+// ParseRumor reads an event without a signature (NIP-59): the id may be
+// missing, the sig must be.
+func ParseRumor(b []byte) (*Event, error) {
+	p := eventParser{scanner: scanner{s: string(b)}}
+	e, err := p.event(seenRumor)
+	if err != nil {
+		return nil, err
+	}
+	if p.seen&seenSig != 0 {
+		return nil, syntaxError("a rumor must not be signed")
+	}
+	e.raw = nil
+	return e, nil
+}
+
+// event takes the whole text as one event that has at least the members needed.
+func (p *eventParser) event(needed uint) (*Event, error) {
+	p.values, p.ends = p.valuesSpace[:0], p.endsSpace[:0]
+	e := new(Event)
+	p.space()
+	p.spaced = false
+	start := p.i
+	if err := p.members(e); err != nil {
+		return nil, err
+	}
+	stop := p.i
+	spaced := p.spaced
+	if err := p.end(); err != nil {
+		return nil, err
+	}
+	if missing := needed &^ p.seen; missing != 0 {
+		return nil, syntaxError("the event has no %s", firstMember(missing))
+	}
+	p.makeTags(e)
+
+	id := p.hash(e)
+	switch {
+	case p.seen&seenID == 0:
+		e.ID = id
+	case id != e.ID:
+		return nil, fmt.Errorf("%w, which is %s", ErrID, id)
+	}
+	if spaced || p.unknown || p.escaped {
+		e.raw = e.appendJSON(make([]byte, 0, stop-start))
+	} else {
+		e.raw = bytesOf(p.s[start:stop])
+	}
+	return e, nil
+}
+
+func firstMember(set uint) string {
+	for i, name := range memberNames {
+		if set&(1<<i) != 0 {
+			return name
+		}
+	}
+	return ""
+}
+
+// members takes the event's object. It is scanner.object, written out because
+// the closure would cost more than the parsing of most members.
+func (p *eventParser) members(e *Event) error {
+	if err := p.want('{'); err != nil {
+		return err
+	}
+	if p.next('}') {
+		return nil
+	}
+	for {
+		key, err := p.str()
+		if err != nil {
+			return err
+		}
+		if err := p.want(':'); err != nil {
+			return err
+		}
+		if err := p.member(e, key); err != nil {
+			return err
+		}
+		if p.next(',') {
+			continue
+		}
+		return p.want('}')
+	}
+}
+
+// member takes the value of one member.
+func (p *eventParser) member(e *Event, key string) (err error) {
+	var bit uint
+	switch key {
+	case "id":
+		bit = seenID
+		_, err = p.hex(e.ID[:], key)
+	case "pubkey":
+		bit = seenPubKey
+		p.pubkey, err = p.hex(e.PubKey[:], key)
+	case "sig":
+		bit = seenSig
+		_, err = p.hex(e.Sig[:], key)
+	case "created_at":
+		bit = seenCreatedAt
+		e.CreatedAt, err = p.integer(MaxCreatedAt, key)
+	case "kind":
+		bit = seenKind
+		var k int64
+		k, err = p.integer(maxKind, key)
+		e.Kind = Kind(k)
+	case "content":
+		bit = seenContent
+		err = p.contentValue(e)
+	case "tags":
+		bit = seenTags
+		err = p.tagsValue()
+	default:
+		p.unknown = true
+		return p.skip(1)
+	}
+	if err != nil {
+		return err
+	}
+	if p.seen&bit != 0 {
+		return syntaxError("the event has two members %s", key)
+	}
+	p.seen |= bit
+	return nil
+}
+
+// hex takes a string of exactly 2*len(dst) lower-case hex digits. Digits written
+// as escapes are right too, however odd.
+func (p *eventParser) hex(dst []byte, key string) (string, error) {
+	s, err := p.str()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", key, err)
+	}
+	if !decodeHex(dst, s) {
+		return "", syntaxError("%s is not %d lower-case hex digits", key, 2*len(dst))
+	}
+	return s, nil
+}
+
+func (p *eventParser) integer(limit int64, key string) (int64, error) {
+	n, err := p.number(limit)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", key, err)
+	}
+	return n, nil
+}
+
+func (p *eventParser) contentValue(e *Event) (err error) {
+	p.space()
+	start := p.i
+	if e.Content, err = p.str(); err != nil {
+		return fmt.Errorf("content: %w", err)
+	}
+	p.content = p.s[start:p.i]
+	return nil
+}
+
+// tagsValue collects the strings of all tags flat, so that makeTags can
+// allocate once for all.
+func (p *eventParser) tagsValue() error {
+	p.values, p.ends = p.values[:0], p.ends[:0]
+	p.space()
+	start := p.i
+	if err := p.want('['); err != nil {
+		return fmt.Errorf("tags: %w", err)
+	}
+	for more := !p.next(']'); more; {
+		if err := p.tag(); err != nil {
+			return fmt.Errorf("tag %d: %w", len(p.ends), err)
+		}
+		p.ends = append(p.ends, len(p.values))
+		if more = p.next(','); !more {
+			if err := p.want(']'); err != nil {
+				return fmt.Errorf("tags: %w", err)
+			}
+		}
+	}
+	p.tags = p.s[start:p.i]
+	return nil
+}
+
+func (p *eventParser) tag() error {
+	if err := p.want('['); err != nil {
+		return err
+	}
+	if p.next(']') {
+		return syntaxError("a tag needs a name")
+	}
+	for {
+		v, err := p.str()
+		if err != nil {
+			return err
+		}
+		p.values = append(p.values, v)
+		if p.next(',') {
+			continue
+		}
+		return p.want(']')
+	}
+}
+
+func (p *eventParser) makeTags(e *Event) {
+	if len(p.ends) == 0 {
+		e.Tags = []Tag{}
+		return
+	}
+	values := make([]string, len(p.values))
+	copy(values, p.values)
+	e.Tags = make([]Tag, len(p.ends))
+	start := 0
+	for i, end := range p.ends {
+		e.Tags[i] = values[start:end:end]
+		start = end
+	}
+}
+
+// hash computes the id: over the spans as they stand where they are in
+// canonical form, else over the event serialised anew.
+func (p *eventParser) hash(e *Event) ID {
+	var space [1024]byte
+	if p.spaced || p.escaped {
+		return sha256.Sum256(e.AppendCanonical(space[:0]))
+	}
+	b := append(space[:0], `[0,"`...)
+	b = append(b, p.pubkey...)
+	b = append(b, '"', ',')
+	b = strconv.AppendInt(b, e.CreatedAt, 10)
+	b = append(b, ',')
+	b = strconv.AppendInt(b, int64(e.Kind), 10)
+	b = append(b, ',')
+	b = append(b, p.tags...)
+	b = append(b, ',')
+	b = append(b, p.content...)
+	b = append(b, ']')
+	return sha256.Sum256(b)
+}
+
+// PeekID returns the text of the id member of what may be a broken event, so
+// that a refusal can name it: best effort, "" if there is none of sane length.
+func PeekID(b []byte) string {
+	s := string(b)
+	for {
+		n := strings.Index(s, `"id"`)
+		if n < 0 {
+			return ""
+		}
+		p := scanner{s: s, i: n + len(`"id"`)}
+		if p.next(':') && p.peek() == '"' {
+			if id, err := p.str(); err == nil && id != "" && len(id) <= 128 {
+				return id
+			}
+		}
+		s = s[n+1:]
+	}
+}

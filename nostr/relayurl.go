@@ -1,0 +1,81 @@
+package nostr
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+)
+
+// NormalizeRelayURL brings a relay's URL into one form: scheme and host in
+// lower case, no default port, a path without slash at the end unless it is all of
+// the path, no fragment. The scheme must be ws or wss (http and https are read as
+// those). It is pure: no name is looked up.
+func NormalizeRelayURL(s string) (string, error) {
+	u, err := parseRelayURL(s)
+	if err != nil {
+		return "", err
+	}
+	return u.String(), nil
+}
+
+func parseRelayURL(s string) (*url.URL, error) {
+	u, err := url.Parse(strings.TrimSpace(s))
+	if err != nil {
+		return nil, errors.New("relay url: not a URL")
+	}
+	switch strings.ToLower(u.Scheme) {
+	case "ws", "http":
+		u.Scheme = "ws"
+	case "wss", "https":
+		u.Scheme = "wss"
+	default:
+		return nil, fmt.Errorf("relay url: scheme %.10q is neither ws nor wss", u.Scheme)
+	}
+	host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
+	if host == "" || u.User != nil || u.Opaque != "" {
+		return nil, errors.New("relay url: no host, or a user name")
+	}
+	port := u.Port()
+	if port == "" || u.Scheme == "ws" && port == "80" || u.Scheme == "wss" && port == "443" {
+		if strings.Contains(host, ":") {
+			host = "[" + host + "]"
+		}
+		u.Host = host
+	} else {
+		u.Host = net.JoinHostPort(host, port)
+	}
+	u.Path = strings.TrimRight(u.Path, "/")
+	if u.Path == "" {
+		u.Path = "/"
+	}
+	u.RawPath = ""
+	u.Fragment, u.RawFragment = "", ""
+	u.ForceQuery = false
+	return u, nil
+}
+
+// SameRelay tells whether two URLs name the same relay for the relay tag of
+// NIP-42: equal after normalisation, leaving scheme and query aside. (A relay behind
+// a proxy may be spoken to by another scheme than it declares.) Host, port and path count.
+func SameRelay(a, b string) bool {
+	ua, err := parseRelayURL(a)
+	if err != nil {
+		return false
+	}
+	ub, err := parseRelayURL(b)
+	if err != nil {
+		return false
+	}
+	return effectiveHost(ua) == effectiveHost(ub) && ua.Path == ub.Path
+}
+
+// effectiveHost is host and port, the default port spelled out.
+func effectiveHost(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"ws": "80", "wss": "443"}[u.Scheme]
+	}
+	return net.JoinHostPort(u.Hostname(), port)
+}
