@@ -1,0 +1,209 @@
+package daemon
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+)
+
+// Config is the MeshNode manifest that a node directory holds as node.yaml (§ Operator surface). Unknown keys are
+// refused with their line.
+type Config struct {
+	APIVersion string   `yaml:"apiVersion"`
+	Kind       string   `yaml:"kind"`
+	Metadata   Metadata `yaml:"metadata"`
+	Spec       Spec     `yaml:"spec"`
+}
+
+// Metadata names a node for its operator.
+type Metadata struct {
+	Name   string            `yaml:"name"`
+	Labels map[string]string `yaml:"labels,omitempty"`
+}
+
+// Spec is what the operator wants of a node.
+type Spec struct {
+	Class        string         `yaml:"class"` // anchor, edge or leaf
+	Operator     Operator       `yaml:"operator,omitempty"`
+	Endpoints    []EndpointSpec `yaml:"endpoints,omitempty"`
+	Relay        RelaySpec      `yaml:"relay"`
+	Storage      StorageSpec    `yaml:"storage"`
+	Federation   Federation     `yaml:"federation"`
+	Capabilities []string       `yaml:"capabilities,omitempty"`
+}
+
+// Operator says who answers for a node.
+type Operator struct {
+	Pubkey    string `yaml:"pubkey,omitempty"`
+	PolicyURL string `yaml:"policyUrl,omitempty"`
+}
+
+// EndpointSpec is one door that the descriptor advertises.
+type EndpointSpec struct {
+	Transport string `yaml:"transport"`
+	Address   string `yaml:"address"`
+	Priority  int    `yaml:"priority"`
+}
+
+// RelaySpec configures the relay face.
+type RelaySpec struct {
+	Listen         string   `yaml:"listen"`
+	PublicURLs     []string `yaml:"publicUrls,omitempty"`     // under which clients reach the face; the AUTH check compares with them
+	TrustedProxies []string `yaml:"trustedProxies,omitempty"` // CIDRs whose X-Forwarded-For is believed
+	Name           string   `yaml:"name,omitempty"`
+	Description    string   `yaml:"description,omitempty"`
+	Contact        string   `yaml:"contact,omitempty"`
+	Icon           string   `yaml:"icon,omitempty"`
+	Off            []string `yaml:"off,omitempty"` // features switched off: auth, count, search, negentropy
+	ReadOnly       bool     `yaml:"readOnly,omitempty"`
+	MinPoW         int      `yaml:"minPow,omitempty"`
+	AllowKinds     []int    `yaml:"allowKinds,omitempty"`
+	DenyKinds      []int    `yaml:"denyKinds,omitempty"`
+	AllowPubkeys   []string `yaml:"allowPubkeys,omitempty"`
+	DenyPubkeys    []string `yaml:"denyPubkeys,omitempty"`
+	Limits         Limits   `yaml:"limits,omitempty"`
+}
+
+// Limits are the knobs of the relay face; zero means the default.
+type Limits struct {
+	MaxMessageBytes   int     `yaml:"maxMessageBytes,omitempty"`
+	MaxConnections    int     `yaml:"maxConnections,omitempty"`
+	ConnectionsPerIP  int     `yaml:"connectionsPerIp,omitempty"`
+	MaxSubscriptions  int     `yaml:"maxSubscriptions,omitempty"`
+	MaxFilters        int     `yaml:"maxFilters,omitempty"`
+	MaxLimit          int     `yaml:"maxLimit,omitempty"`
+	EventsPerSecond   float64 `yaml:"eventsPerSecond,omitempty"`
+	RequestsPerSecond float64 `yaml:"requestsPerSecond,omitempty"`
+}
+
+// StorageSpec says where events are kept and how much of them.
+type StorageSpec struct {
+	Engine   string `yaml:"engine"`
+	Path     string `yaml:"path"`
+	MaxBytes int64  `yaml:"maxBytes,omitempty"` // 0: no quota
+}
+
+// Federation says how a node meets strangers. It is off until an operator turns it on or adds a peer.
+type Federation struct {
+	Enrolment     string `yaml:"enrolment"`               // closed (only peers that the operator adds), pow, open
+	WindowSeconds int64  `yaml:"windowSeconds,omitempty"` // of the grants that this node issues; 0: the default
+	DescriptorPoW int    `yaml:"descriptorPow,omitempty"` // bits mined into the descriptor, and asked of strangers; 0: the default
+}
+
+const (
+	apiVersion = "fleetmesh.org/v1alpha1"
+	kindNode   = "MeshNode"
+)
+
+// DefaultConfig is what `meshnode up` writes where there is no node yet.
+func DefaultConfig(listen string) *Config {
+	return &Config{
+		APIVersion: apiVersion, Kind: kindNode,
+		Metadata: Metadata{Name: "meshnode"},
+		Spec: Spec{
+			Class:      "edge",
+			Relay:      RelaySpec{Listen: listen, Name: "meshnode", Description: "A fleetmesh node."},
+			Storage:    StorageSpec{Engine: "eventlog", Path: "store"},
+			Federation: Federation{Enrolment: "closed"},
+		},
+	}
+}
+
+// LoadConfig reads and checks node.yaml.
+func LoadConfig(path string) (*Config, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the configuration: %w", err)
+	}
+	c, err := ParseConfig(text)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	return c, nil
+}
+
+// ParseConfig decodes a MeshNode manifest strictly and checks its values.
+func ParseConfig(text []byte) (*Config, error) {
+	c := new(Config)
+	if err := yaml.NewDecoder(bytes.NewReader(text), yaml.Strict()).Decode(c); err != nil {
+		return nil, errors.New(yaml.FormatError(err, false, true))
+	}
+	return c, c.check()
+}
+
+// YAML renders the configuration.
+func (c *Config) YAML() []byte {
+	text, err := yaml.Marshal(c)
+	if err != nil {
+		panic("daemon: a configuration always renders: " + err.Error())
+	}
+	return append([]byte("# A fleetmesh node. Every key is explained in docs/configuration.md.\n"), text...)
+}
+
+var features = []string{"auth", "count", "search", "negentropy"}
+
+func (c *Config) check() error {
+	s := &c.Spec
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.APIVersion != apiVersion || c.Kind != kindNode {
+		bad("apiVersion and kind are %q and %q, want %q and %q", c.APIVersion, c.Kind, apiVersion, kindNode)
+	}
+	if !slices.Contains([]string{"anchor", "edge", "leaf"}, s.Class) {
+		bad("spec.class is %q, want anchor, edge or leaf", s.Class)
+	}
+	if s.Storage.Engine != "eventlog" {
+		bad("spec.storage.engine is %q, want eventlog", s.Storage.Engine)
+	}
+	if s.Storage.Path == "" {
+		bad("spec.storage.path is empty")
+	}
+	if s.Storage.MaxBytes < 0 {
+		bad("spec.storage.maxBytes is negative")
+	}
+	if !slices.Contains([]string{"closed", "pow", "open"}, s.Federation.Enrolment) {
+		bad("spec.federation.enrolment is %q, want closed, pow or open", s.Federation.Enrolment)
+	}
+	if w := s.Federation.WindowSeconds; w != 0 && (w < 60 || w > 86400) {
+		bad("spec.federation.windowSeconds is %d, want 60 to 86400", w)
+	}
+	errs = append(errs, s.Relay.check()...)
+	return errors.Join(errs...)
+}
+
+func (r *RelaySpec) check() (errs []error) {
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if _, _, err := net.SplitHostPort(r.Listen); err != nil {
+		bad("spec.relay.listen is %q, want host:port such as 127.0.0.1:7777", r.Listen)
+	}
+	for _, u := range r.PublicURLs {
+		p, err := url.Parse(u)
+		if err != nil || (p.Scheme != "ws" && p.Scheme != "wss") || p.Host == "" {
+			bad("spec.relay.publicUrls has %q, want a URL such as wss://relay.example.org", u)
+		}
+	}
+	for _, cidr := range r.TrustedProxies {
+		if _, err := netip.ParsePrefix(cidr); err != nil {
+			bad("spec.relay.trustedProxies has %q, want a prefix such as 10.0.0.0/8", cidr)
+		}
+	}
+	for _, f := range r.Off {
+		if !slices.Contains(features, f) {
+			bad("spec.relay.off has %q, want some of %s", f, strings.Join(features, ", "))
+		}
+	}
+	for _, k := range slices.Concat(r.AllowKinds, r.DenyKinds) {
+		if k < 0 || k > 65535 {
+			bad("spec.relay lists kind %d, want 0 to 65535", k)
+		}
+	}
+	return errs
+}
