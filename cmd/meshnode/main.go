@@ -1,0 +1,150 @@
+// Command meshnode is a fleetmesh node: a Nostr relay that can federate with others, and the verbs to live with it.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+
+	"fleetmesh.org/fleetmesh/internal/control"
+	"fleetmesh.org/fleetmesh/internal/daemon"
+	"fleetmesh.org/fleetmesh/spec"
+)
+
+// version is set by the build (-ldflags -X main.version=…).
+var version = "0.1-draft"
+
+type cli struct {
+	Dir  string `help:"The node directory." default:"node" env:"MESHNODE_DIR" type:"path"`
+	JSON bool   `help:"Print JSON, one object a line." name:"json"`
+
+	Up       upCmd       `cmd:"" help:"Run the node here; make it first, with defaults, if there is none." group:"node"`
+	Init     initCmd     `cmd:"" help:"Make a node directory without starting it." group:"node"`
+	Status   statusCmd   `cmd:"" help:"What the running node is and does." group:"node"`
+	Stop     stopCmd     `cmd:"" help:"Stop the running node; it says goodbye to its peers first." group:"node"`
+	Digest   digestCmd   `cmd:"" help:"The digest of the protocol's schema that this build speaks: 64 hex digits." group:"node"`
+	Selftest selftestCmd `cmd:"" help:"Probe every NIP that a relay advertises, over its socket." group:"node"`
+	Version  versionCmd  `cmd:"" help:"The version of this build." group:"node"`
+
+	Import importCmd `cmd:"" help:"Take events from a JSONL file or stdin (as strfry export writes them)." group:"events"`
+	Export exportCmd `cmd:"" help:"Write events as JSONL, oldest arrival first." group:"events"`
+	Sync   syncCmd   `cmd:"" help:"Reconcile with another relay (NIP-77): pull, push or both." group:"events"`
+	Event  eventCmd  `cmd:"" help:"Make, sign and publish one event." group:"events"`
+	Req    reqCmd    `cmd:"" help:"Query a relay, or follow it live." group:"events"`
+	Count  countCmd  `cmd:"" help:"Count events at a relay (NIP-45)." group:"events"`
+
+	Store storeCmd `cmd:"" help:"Look after the store of a stopped node." group:"store"`
+	Key   keyCmd   `cmd:"" help:"The node's keys." group:"identity"`
+	DID   didCmd   `cmd:"" name:"did" help:"The node's DID document, or another's." group:"identity"`
+	Peer  peerCmd  `cmd:"" help:"Federate with other nodes." group:"federation"`
+}
+
+// app is what every verb gets.
+type app struct {
+	ctx  context.Context
+	dir  daemon.Dir
+	json bool
+	in   io.Reader
+	out  io.Writer
+	err  io.Writer
+}
+
+// exit is an error that chose its status. An empty message prints nothing more.
+type exit struct {
+	code int
+	msg  string
+}
+
+func (e *exit) Error() string { return e.msg }
+
+func main() {
+	var c cli
+	parser := kong.Must(&c,
+		kong.Name("meshnode"),
+		kong.Description("A Nostr relay that can federate with others and hold them to account.\n\nStart with: meshnode up"),
+		kong.UsageOnError(),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true, WrapUpperBound: 110}),
+		kong.ExplicitGroups([]kong.Group{
+			{Key: "node", Title: "The node"}, {Key: "events", Title: "Events"}, {Key: "store", Title: "The store"},
+			{Key: "identity", Title: "Identity"}, {Key: "federation", Title: "Federation"},
+		}),
+		kong.Exit(func(code int) {
+			if code != 0 {
+				code = spec.ExitUsage
+			}
+			os.Exit(code)
+		}),
+	)
+	k, err := parser.Parse(os.Args[1:])
+	parser.FatalIfErrorf(err)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	a := &app{ctx: ctx, dir: daemon.Dir(c.Dir), json: c.JSON, in: os.Stdin, out: os.Stdout, err: os.Stderr}
+	code := a.status(k.Run(a))
+	stop()
+	os.Exit(code)
+}
+
+// status prints what went wrong and maps it to an exit code.
+func (a *app) status(err error) int {
+	if err == nil {
+		return spec.ExitOK
+	}
+	code := spec.ExitFailure
+	var chosen *exit
+	var refused *control.Error
+	switch {
+	case errors.As(err, &chosen):
+		code = chosen.code
+	case errors.Is(err, control.ErrNoNode):
+		code = spec.ExitUnreachable
+		err = fmt.Errorf("%w: start it with `meshnode up --dir %s`", err, a.dir)
+	case errors.As(err, &refused) && refused.Data != nil && refused.Data.Refusal != "":
+		code = spec.Code(refused.Data.Refusal).Refusal().Exit
+	}
+	if msg := err.Error(); msg != "" {
+		fmt.Fprintln(a.err, "meshnode:", msg)
+	}
+	return code
+}
+
+// print writes v as one JSON line, or calls plain.
+func (a *app) print(v any, plain func(w io.Writer)) error {
+	if !a.json {
+		plain(a.out)
+		return nil
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("print the result: %w", err)
+	}
+	_, err = fmt.Fprintf(a.out, "%s\n", text)
+	return err
+}
+
+// call runs one method of the running node.
+func (a *app) call(method string, params, result any, onStep func(json.RawMessage)) error {
+	c, err := control.Dial(a.ctx, a.dir.Control())
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return c.Call(a.ctx, method, params, result, onStep)
+}
+
+// running says whether a node answers on the directory's control socket.
+func (a *app) running() bool {
+	c, err := control.Dial(a.ctx, a.dir.Control())
+	if err != nil {
+		return false
+	}
+	c.Close()
+	return true
+}
