@@ -20,7 +20,7 @@ type Rules struct {
 // CheckDescriptor reads a descriptor and tries every rule, the first breach being the
 // error. What it returns is a descriptor that holds at rules.Now.
 func CheckDescriptor(e *nostr.Event, rules Rules) (*Descriptor, error) {
-	if e.Kind != KindDescriptor {
+	if e.Kind != spec.KindDescriptor {
 		return nil, fault(WrongKind, strconv.Itoa(int(e.Kind)))
 	}
 	if rules.Subject != nil && *rules.Subject != e.PubKey {
@@ -48,7 +48,7 @@ func CheckDescriptor(e *nostr.Event, rules Rules) (*Descriptor, error) {
 // ParseDescriptor reads a descriptor's tags and everything that can be judged without a
 // clock, a policy or a signature. Use CheckDescriptor unless those were judged before.
 func ParseDescriptor(e *nostr.Event) (*Descriptor, error) {
-	if e.Kind != KindDescriptor {
+	if e.Kind != spec.KindDescriptor {
 		return nil, fault(WrongKind, strconv.Itoa(int(e.Kind)))
 	}
 	d := &Descriptor{Subject: e.PubKey, CreatedAt: e.CreatedAt, About: e.Content, Work: nostr.PoWDifficulty(e.ID)}

@@ -31,13 +31,17 @@ type Coverage struct {
 
 // Event builds the unsigned claim. Leaves publish none: the caller checks MayClaim first.
 func (c *Coverage) Event() *nostr.Event {
-	e := &nostr.Event{PubKey: c.Subject, CreatedAt: c.At, Kind: KindCoverage}
+	e := &nostr.Event{PubKey: c.Subject, CreatedAt: c.At, Kind: spec.KindCoverage}
 	e.Tags = []nostr.Tag{
 		{"d", c.Shard},
 		{"filter", string(c.Filter.AppendJSON(nil))},
-		{"since", strconv.FormatInt(c.Since, 10)},
-		{"until", strconv.FormatInt(c.Until, 10)},
 		{"completeness", c.Completeness},
+	}
+	if c.Since > 0 {
+		e.Tags = append(e.Tags, nostr.Tag{"since", strconv.FormatInt(c.Since, 10)})
+	}
+	if c.Until > 0 {
+		e.Tags = append(e.Tags, nostr.Tag{"until", strconv.FormatInt(c.Until, 10)})
 	}
 	if c.Fingerprint != "" {
 		e.Tags = append(e.Tags, nostr.Tag{"fingerprint", c.Fingerprint, strconv.FormatInt(c.FingerprintAt, 10)})
@@ -66,7 +70,7 @@ func MayClaim(class spec.Class, completeness string, meshOnly bool) error {
 
 // ParseCoverage reads a claim, whose signature is the caller's to verify.
 func ParseCoverage(e *nostr.Event) (*Coverage, error) {
-	if e.Kind != KindCoverage {
+	if e.Kind != spec.KindCoverage {
 		return nil, fault(WrongKind, strconv.Itoa(int(e.Kind)))
 	}
 	c := &Coverage{Subject: e.PubKey, At: e.CreatedAt, Shard: e.D()}
@@ -86,9 +90,9 @@ func ParseCoverage(e *nostr.Event) (*Coverage, error) {
 		}
 	}
 	switch {
-	case c.Shard == "" || !seen["filter"] || !seen["since"] || !seen["until"]:
-		return nil, fault(BadShard, "d, filter, since and until are needed")
-	case c.Since > c.Until:
+	case c.Shard == "" || !seen["filter"]:
+		return nil, fault(BadShard, "d and filter are needed")
+	case seen["until"] && c.Since > c.Until:
 		return nil, fault(BadShard, "since is after until")
 	case c.Completeness != Asserted && c.Completeness != BestEffort:
 		return nil, fault(BadCompleteness, c.Completeness)

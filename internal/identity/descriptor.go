@@ -16,15 +16,6 @@ func lifetime(c spec.Class) int64 {
 	return 0
 }
 
-// Kinds of the events that say who a node is.
-const (
-	KindDescriptor nostr.Kind = 11801
-	KindRevocation nostr.Kind = 11802
-	KindHeartbeat  nostr.Kind = 21801
-	KindCoverage   nostr.Kind = 30803
-	KindRoster     nostr.Kind = 30804
-)
-
 // BoundKey is an agreement key and the unix second after which it is no longer used, 0 for
 // "as long as the descriptor". A rotation lists the new key first and the old one with its end.
 type BoundKey struct {
@@ -34,9 +25,9 @@ type BoundKey struct {
 
 // Endpoint is one inbound door. Preference: low first; it is summed with the other side's.
 type Endpoint struct {
-	Scheme     string // "iroh", "libp2p", "wss", "https", …
-	Address    string
-	Preference int
+	Scheme     string `json:"scheme"` // "iroh", "libp2p", "wss", "https", …
+	Address    string `json:"address"`
+	Preference int    `json:"preference"`
 }
 
 // Descriptor is a node's own account of itself, kind 11801. Zero values mean "not said".
@@ -72,7 +63,7 @@ type Descriptor struct {
 
 // Event builds the unsigned descriptor. The nonce tag is Mine's to add; SignEvent signs.
 func (d *Descriptor) Event() *nostr.Event {
-	e := &nostr.Event{PubKey: d.Subject, CreatedAt: d.CreatedAt, Kind: KindDescriptor, Content: d.About}
+	e := &nostr.Event{PubKey: d.Subject, CreatedAt: d.CreatedAt, Kind: spec.KindDescriptor, Content: d.About}
 	add := func(t ...string) { e.Tags = append(e.Tags, nostr.Tag(t)) }
 	add("class", string(d.Class))
 	add("protocol", d.Protocol, d.Digest)

@@ -42,7 +42,7 @@ func EndpointsDigest(endpoints []Endpoint) string {
 
 // Event builds the unsigned heartbeat.
 func (h *Heartbeat) Event() *nostr.Event {
-	e := &nostr.Event{PubKey: h.Subject, CreatedAt: h.At, Kind: KindHeartbeat}
+	e := &nostr.Event{PubKey: h.Subject, CreatedAt: h.At, Kind: spec.KindHeartbeat}
 	e.Tags = append(e.Tags, nostr.Tag{"class", string(h.Class)})
 	if h.Endpoints != "" {
 		e.Tags = append(e.Tags, nostr.Tag{"endpoints", h.Endpoints})
@@ -55,7 +55,7 @@ func (h *Heartbeat) Event() *nostr.Event {
 
 // ParseHeartbeat reads a heartbeat, whose signature is the caller's to verify.
 func ParseHeartbeat(e *nostr.Event) (*Heartbeat, error) {
-	if e.Kind != KindHeartbeat {
+	if e.Kind != spec.KindHeartbeat {
 		return nil, fault(WrongKind, strconv.Itoa(int(e.Kind)))
 	}
 	h := &Heartbeat{Subject: e.PubKey, At: e.CreatedAt}

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"fleetmesh.org/fleetmesh/nostr"
+	"fleetmesh.org/fleetmesh/spec"
 )
 
 // Reasons that a revocation commonly names; any other text is as good.
@@ -26,7 +27,7 @@ type Revocation struct {
 
 // Event builds the unsigned revocation.
 func (r *Revocation) Event() *nostr.Event {
-	e := &nostr.Event{PubKey: r.Subject, CreatedAt: r.At, Kind: KindRevocation, Content: r.Note}
+	e := &nostr.Event{PubKey: r.Subject, CreatedAt: r.At, Kind: spec.KindRevocation, Content: r.Note}
 	if r.Reason != "" {
 		e.Tags = append(e.Tags, nostr.Tag{"reason", r.Reason})
 	}
@@ -41,7 +42,7 @@ func (r *Revocation) Event() *nostr.Event {
 // save the key: it is dropped, because refusing the whole would leave a stolen key alive.
 func CheckRevocation(e *nostr.Event, subject *nostr.PubKey, held bool) (*Revocation, error) {
 	switch {
-	case e.Kind != KindRevocation:
+	case e.Kind != spec.KindRevocation:
 		return nil, fault(WrongKind, strconv.Itoa(int(e.Kind)))
 	case subject != nil && *subject != e.PubKey:
 		return nil, fault(WrongSubject, e.PubKey.String())
