@@ -31,7 +31,13 @@ func NewByteStream(scheme string, conn net.Conn) Stream {
 }
 
 func (s *byteStream) Scheme() string { return s.scheme }
-func (s *byteStream) Close() error   { return s.conn.Close() }
+
+func (s *byteStream) Close() error {
+	if err := s.conn.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
+}
 
 // past is a deadline that interrupts at once.
 var past = time.Unix(1, 0)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"time"
 
 	"fleetmesh.org/fleetmesh/nostr"
 )
@@ -72,6 +73,9 @@ func removeStale(path string) error {
 	return os.Remove(path)
 }
 
+// acceptRetry is how long a listener rests after a failed accept.
+const acceptRetry = 100 * time.Millisecond
+
 // netListener accepts byte streams.
 type netListener struct {
 	ep    Endpoint
@@ -92,8 +96,16 @@ func (l *netListener) run(ctx context.Context) {
 	defer l.queue.close()
 	for {
 		conn, err := l.nl.Accept()
-		if err != nil {
+		if errors.Is(err, net.ErrClosed) {
 			return
+		}
+		if err != nil { // out of descriptors, as a rule: they come back
+			select {
+			case <-l.queue.done:
+				return
+			case <-time.After(acceptRetry):
+				continue
+			}
 		}
 		if l.queue.offer(ctx, NewByteStream(l.ep.Scheme, conn)) != nil {
 			return

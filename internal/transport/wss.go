@@ -1,0 +1,285 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+
+	"github.com/coder/websocket"
+
+	"fleetmesh.org/fleetmesh/nostr"
+)
+
+// WSS carries frames over WebSocket, one text frame each, on the URL of a relay
+// face: the dialer offers the subprotocol and the face echoes it (RULINGS § 1).
+// The face owns the socket, so listening opens none: see [WSS.Serve].
+type WSS struct {
+	client *http.Client
+
+	mu   sync.Mutex
+	face *faceListener
+}
+
+// NewWSS returns the carrier, dialling through n.
+func NewWSS(n *Network) *WSS { return &WSS{client: n.HTTPClient()} }
+
+// Scheme implements Transport.
+func (w *WSS) Scheme() string { return "wss" }
+
+// Dial implements Transport. The address is a wss or ws URL. A face that does not
+// echo the subprotocol gives ErrOrdinaryRelay.
+func (w *WSS) Dial(ctx context.Context, ep Endpoint, _ nostr.PubKey) (Stream, error) {
+	if _, err := checkURL(ep.Address, "wss", "ws"); err != nil {
+		return nil, fmt.Errorf("dial wss: %w", err)
+	}
+	conn, resp, err := websocket.Dial(ctx, ep.Address, &websocket.DialOptions{
+		HTTPClient:   w.client,
+		Subprotocols: []string{Subprotocol},
+	})
+	if err != nil {
+		if resp != nil && resp.StatusCode != http.StatusSwitchingProtocols {
+			return nil, fmt.Errorf("dial wss: the server answers %s", resp.Status)
+		}
+		return nil, fmt.Errorf("dial wss: %w", err)
+	}
+	if conn.Subprotocol() != Subprotocol {
+		conn.CloseNow()
+		return nil, ErrOrdinaryRelay
+	}
+	return newWSStream(conn), nil
+}
+
+// Listen implements Transport: from now on Serve hands its connections to this
+// listener. There is one at a time.
+func (w *WSS) Listen(ctx context.Context, ep Endpoint) (Listener, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.face != nil {
+		return nil, errors.New("listen on wss: the face is already listened on")
+	}
+	l := &faceListener{wss: w, ep: ep, queue: newAcceptQueue(64)}
+	w.face = l
+	l.stop = context.AfterFunc(ctx, func() { l.Close() })
+	return l, nil
+}
+
+// Listening reports whether Serve would take a connection. A face echoes the
+// subprotocol only then.
+func (w *WSS) Listening() bool { return w.listener() != nil }
+
+func (w *WSS) listener() *faceListener {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.face
+}
+
+// FaceConn is a WebSocket on which a relay face has echoed the subprotocol. One
+// goroutine reads while others write; Close may come from any.
+type FaceConn interface {
+	// ReadText waits for the next text message; anything else is an error. When
+	// ctx is done it returns, and the connection need not be usable any more.
+	ReadText(ctx context.Context) ([]byte, error)
+	// WriteText sends one text message.
+	WriteText(ctx context.Context, b []byte) error
+	Close() error
+}
+
+// Serve turns a connection of the relay face into a stream for the listener and
+// returns when the stream is over, or at once with ErrClosed when nobody
+// listens. The connection is closed then.
+func (w *WSS) Serve(ctx context.Context, conn FaceConn) error {
+	s := &faceStream{conn: conn, done: make(chan struct{})}
+	l := w.listener()
+	if l == nil {
+		s.Close()
+		return ErrClosed
+	}
+	if err := l.queue.offer(ctx, s); err != nil {
+		return err
+	}
+	select {
+	case <-s.done:
+		return nil
+	case <-ctx.Done():
+		s.Close()
+		return ctx.Err()
+	}
+}
+
+// ServeHTTP upgrades a request and serves it, for a face that is not a relay.
+func (w *WSS) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	if !w.Listening() {
+		http.Error(rw, "nobody listens", http.StatusServiceUnavailable)
+		return
+	}
+	conn, err := websocket.Accept(rw, r, &websocket.AcceptOptions{Subprotocols: []string{Subprotocol}, InsecureSkipVerify: true})
+	if err != nil {
+		return // Accept has answered
+	}
+	if conn.Subprotocol() != Subprotocol {
+		conn.Close(websocket.StatusPolicyViolation, "offer the subprotocol "+Subprotocol)
+		return
+	}
+	w.Serve(r.Context(), wsFace{newWSStream(conn)})
+}
+
+// wsFace shows a wsStream as a FaceConn.
+type wsFace struct{ s *wsStream }
+
+func (f wsFace) ReadText(ctx context.Context) ([]byte, error)  { return f.s.Receive(ctx) }
+func (f wsFace) WriteText(ctx context.Context, b []byte) error { return f.s.Send(ctx, b) }
+func (f wsFace) Close() error                                  { return f.s.Close() }
+
+type faceListener struct {
+	wss   *WSS
+	ep    Endpoint
+	queue *acceptQueue
+	stop  func() bool
+}
+
+func (l *faceListener) Accept(ctx context.Context) (Stream, error) { return l.queue.accept(ctx) }
+func (l *faceListener) Endpoint() Endpoint                         { return l.ep }
+
+func (l *faceListener) Close() error {
+	l.wss.mu.Lock()
+	if l.wss.face == l {
+		l.wss.face = nil
+	}
+	stop := l.stop
+	l.wss.mu.Unlock()
+	stop()
+	l.queue.close()
+	return nil
+}
+
+// faceStream is a stream over a connection that a face owns.
+type faceStream struct {
+	conn FaceConn
+	once sync.Once
+	done chan struct{}
+}
+
+func (s *faceStream) Scheme() string { return "wss" }
+
+func (s *faceStream) Send(ctx context.Context, frame []byte) error {
+	if len(frame) > MaxFrame {
+		return ErrFrameTooLarge
+	}
+	return s.ended(s.conn.WriteText(ctx, frame))
+}
+
+func (s *faceStream) Receive(ctx context.Context) ([]byte, error) {
+	b, err := s.conn.ReadText(ctx)
+	if err == nil && len(b) > MaxFrame {
+		err = ErrFrameTooLarge
+	}
+	if err != nil {
+		return nil, s.ended(err)
+	}
+	return b, nil
+}
+
+// ended closes the stream on an error and names that error.
+func (s *faceStream) ended(err error) error {
+	if err == nil {
+		return nil
+	}
+	select {
+	case <-s.done:
+		return ErrClosed
+	default:
+	}
+	s.Close()
+	return streamError("carry", err)
+}
+
+func (s *faceStream) Close() error {
+	var err error
+	s.once.Do(func() {
+		close(s.done)
+		err = s.conn.Close()
+	})
+	return err
+}
+
+// wsStream is a stream over a WebSocket of our own.
+type wsStream struct {
+	conn   *websocket.Conn
+	once   sync.Once
+	closed chan struct{}
+}
+
+func newWSStream(conn *websocket.Conn) *wsStream {
+	conn.SetReadLimit(MaxFrame)
+	return &wsStream{conn: conn, closed: make(chan struct{})}
+}
+
+func (s *wsStream) Scheme() string { return "wss" }
+
+func (s *wsStream) Send(ctx context.Context, frame []byte) error {
+	if len(frame) > MaxFrame {
+		return ErrFrameTooLarge
+	}
+	if s.isClosed() {
+		return ErrClosed
+	}
+	return s.name(ctx, s.conn.Write(ctx, websocket.MessageText, frame))
+}
+
+func (s *wsStream) isClosed() bool {
+	select {
+	case <-s.closed:
+		return true
+	default:
+		return false
+	}
+}
+
+func (s *wsStream) Receive(ctx context.Context) ([]byte, error) {
+	if s.isClosed() {
+		return nil, ErrClosed
+	}
+	typ, b, err := s.conn.Read(ctx)
+	if err != nil {
+		return nil, s.name(ctx, err)
+	}
+	if typ != websocket.MessageText {
+		s.conn.Close(websocket.StatusUnsupportedData, "text frames only")
+		return nil, errors.New("receive frame: the peer sent a binary frame")
+	}
+	return b, nil
+}
+
+func (s *wsStream) name(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	switch {
+	case s.isClosed():
+		return ErrClosed
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case websocket.CloseStatus(err) == websocket.StatusNormalClosure,
+		websocket.CloseStatus(err) == websocket.StatusGoingAway,
+		errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed):
+		return ErrClosed
+	}
+	return fmt.Errorf("carry frame: %w", err)
+}
+
+// Close says goodbye in the background: the closing handshake waits for the other
+// end, for seconds if it does not answer.
+func (s *wsStream) Close() error {
+	s.once.Do(func() {
+		close(s.closed)
+		go s.conn.Close(websocket.StatusNormalClosure, "")
+	})
+	return nil
+}
