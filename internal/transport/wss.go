@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"sync"
 
@@ -209,16 +207,45 @@ func (s *faceStream) Close() error {
 	return err
 }
 
-// wsStream is a stream over a WebSocket of our own.
+// wsStream is a stream over a WebSocket of our own. A goroutine reads ahead by a
+// frame, so that pings are answered and a Receive can be given up without harm.
 type wsStream struct {
-	conn   *websocket.Conn
-	once   sync.Once
-	closed chan struct{}
+	conn *websocket.Conn
+	in   *pipe
+	once sync.Once
+	done chan struct{}
+
+	mu  sync.Mutex
+	err error // why reading ended, if not by Close
 }
 
 func newWSStream(conn *websocket.Conn) *wsStream {
 	conn.SetReadLimit(MaxFrame)
-	return &wsStream{conn: conn, closed: make(chan struct{})}
+	s := &wsStream{conn: conn, in: newPipe(1), done: make(chan struct{})}
+	go s.read()
+	return s
+}
+
+// read ends when the connection does.
+func (s *wsStream) read() {
+	ctx := context.Background()
+	for {
+		typ, b, err := s.conn.Read(ctx)
+		if err == nil && typ != websocket.MessageText {
+			s.close(websocket.StatusUnsupportedData, "text frames only")
+			err = errors.New("the peer sent a binary frame")
+		}
+		if err == nil {
+			err = s.in.send(ctx, b)
+		}
+		if err != nil {
+			s.mu.Lock()
+			s.err = err
+			s.mu.Unlock()
+			s.in.close()
+			return
+		}
+	}
 }
 
 func (s *wsStream) Scheme() string { return "wss" }
@@ -230,56 +257,61 @@ func (s *wsStream) Send(ctx context.Context, frame []byte) error {
 	if s.isClosed() {
 		return ErrClosed
 	}
-	return s.name(ctx, s.conn.Write(ctx, websocket.MessageText, frame))
-}
-
-func (s *wsStream) isClosed() bool {
-	select {
-	case <-s.closed:
-		return true
-	default:
-		return false
+	err := s.conn.Write(ctx, websocket.MessageText, frame)
+	if err != nil && ctx.Err() != nil && !s.isClosed() {
+		return ctx.Err()
 	}
+	return s.name("send", err)
 }
 
 func (s *wsStream) Receive(ctx context.Context) ([]byte, error) {
 	if s.isClosed() {
 		return nil, ErrClosed
 	}
-	typ, b, err := s.conn.Read(ctx)
-	if err != nil {
-		return nil, s.name(ctx, err)
+	b, err := s.in.receive(ctx)
+	if errors.Is(err, ErrClosed) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.err == nil {
+			return nil, ErrClosed
+		}
+		return nil, s.name("receive", s.err)
 	}
-	if typ != websocket.MessageText {
-		s.conn.Close(websocket.StatusUnsupportedData, "text frames only")
-		return nil, errors.New("receive frame: the peer sent a binary frame")
-	}
-	return b, nil
+	return b, err
 }
 
-func (s *wsStream) name(ctx context.Context, err error) error {
-	if err == nil {
-		return nil
+func (s *wsStream) isClosed() bool {
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
 	}
+}
+
+func (s *wsStream) name(what string, err error) error {
 	switch {
-	case s.isClosed():
-		return ErrClosed
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case websocket.CloseStatus(err) == websocket.StatusNormalClosure,
-		websocket.CloseStatus(err) == websocket.StatusGoingAway,
-		errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed):
+	case err == nil:
+		return nil
+	case s.isClosed(),
+		websocket.CloseStatus(err) == websocket.StatusNormalClosure,
+		websocket.CloseStatus(err) == websocket.StatusGoingAway:
 		return ErrClosed
 	}
-	return fmt.Errorf("carry frame: %w", err)
+	return streamError(what, err)
 }
 
 // Close says goodbye in the background: the closing handshake waits for the other
 // end, for seconds if it does not answer.
 func (s *wsStream) Close() error {
-	s.once.Do(func() {
-		close(s.closed)
-		go s.conn.Close(websocket.StatusNormalClosure, "")
-	})
+	s.close(websocket.StatusNormalClosure, "")
 	return nil
+}
+
+func (s *wsStream) close(code websocket.StatusCode, reason string) {
+	s.once.Do(func() {
+		close(s.done)
+		s.in.close()
+		go s.conn.Close(code, reason)
+	})
 }
