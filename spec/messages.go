@@ -38,7 +38,7 @@ type MessageSpec struct {
 	Wrap       string     `json:"wrap"`                // live (21059) or stored (1059) on the gift-wrap binding
 	Counts     []Counter  `json:"counts"`              // counters one such message moves, besides its octets; events_in by its attachments
 	Replies    []string   `json:"replies"`             // names of the messages that may answer it
-	Attachment *SchemaRef `json:"attachment,omitzero"` // of each attachment, where it carries any
+	Attachment *SchemaRef `json:"attachment,omitzero"` // of each attachment, where it may carry any
 }
 
 // ProtocolSpec is one protocol block of messages.json. A change to its wire
