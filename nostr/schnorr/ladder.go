@@ -1,0 +1,149 @@
+package schnorr
+
+import "math/bits"
+
+// addend is one table entry that joins the sum with its sign.
+type addend struct {
+	x, y *fe
+	neg  uint64 // all ones for minus
+	next uint8  // index of the next addend at the same position, 0 for none
+}
+
+const (
+	// positions are the doublings' places 0 to 32: a carry out of bit 127
+	// stands one above the last tooth's highest bit.
+	positions = toothBits + 1
+	// maxAddends bounds the digits of four halves: digits are at least their
+	// width apart in bits 0 to 128, so 26 for each half of an author's number
+	// and 13 for each of the generator's.
+	maxAddends = 2*26 + 2*13
+)
+
+// ladder collects the addends of a sum of multiples of points, by position.
+// The zero value is an empty sum.
+type ladder struct {
+	head [positions]uint8 // index of the first addend, 0 for none
+	n    int
+	list [maxAddends + 1]addend // from 1
+}
+
+// addAuthor adds k·P, or -k·P, for the point P of the table.
+func (l *ladder) addAuthor(k *scalar, minus bool, t *authorTable) {
+	k1, k2 := split(k)
+	k1.neg = k1.neg != minus
+	k2.neg = k2.neg != minus
+	l.recode(&k1, authorWindow, t[:], false)
+	l.recode(&k2, authorWindow, t[:], true)
+}
+
+// addGenerator adds k·G.
+func (l *ladder) addGenerator(k *scalar) {
+	k1, k2 := split(k)
+	t := generatorTable()
+	l.recode(&k1, fixedWindow, t[:], false)
+	l.recode(&k2, fixedWindow, t[:], true)
+}
+
+// recode adds one half, times the table's point or lambda times it. It writes the half
+// in odd digits between -2^(width-1) and 2^(width-1), from the lowest bit up: at
+// each odd rest the next width bits are the digit, or that less 2^width with a
+// carry for the bits above. The rest and its carry stay below 2^128, because
+// the carry comes only after a shift.
+func (l *ladder) recode(k *half128, width uint, table []entry, times bool) {
+	lo, hi := k.lo, k.hi
+	var sign uint64
+	if k.neg {
+		sign = ^uint64(0)
+	}
+	mask := uint64(1)<<width - 1
+	pos := uint(0)
+	for lo|hi != 0 {
+		if lo == 0 {
+			lo, hi = hi, 0
+			pos += 64
+		}
+		z := uint(bits.TrailingZeros64(lo))
+		lo = lo>>z | hi<<(64-z)
+		hi >>= z
+		pos += z
+
+		d := lo & mask
+		carry := d >> (width - 1)
+		size := (d ^ -carry) + carry&1 // d, or 2^width - d
+		size &= mask
+		lo = lo>>width | hi<<(64-width)
+		hi >>= width
+		lo, carry = bits.Add64(lo, carry, 0)
+		hi += carry
+
+		tooth := min(pos/toothBits, combs-1)
+		l.push(pos-tooth*toothBits, &table[tooth<<(width-2)|uint(size>>1)], times, sign^-(d>>(width-1)))
+		pos += width
+	}
+}
+
+// push adds an entry, or lambda times it, at a position.
+func (l *ladder) push(pos uint, e *entry, times bool, neg uint64) {
+	l.n++
+	a := &l.list[l.n]
+	a.x, a.y, a.neg = &e.x, &e.y, neg
+	if times {
+		a.x = &e.bx
+	}
+	a.next = l.head[pos]
+	l.head[pos] = uint8(l.n)
+}
+
+// sum returns the sum of all addends, exactly.
+func (l *ladder) sum() jacobian {
+	var p jacobian
+	l.quickSum(&p)
+	if p.z.isZero() {
+		// Infinite, or an addition of equal or opposite points on the way.
+		p = l.completeSum()
+	}
+	return p
+}
+
+// quickSum sets p to the sum; z is 0 if that is infinite or if an exceptional
+// addition spoiled it.
+func (l *ladder) quickSum(p *jacobian) {
+	pos := positions - 1
+	for pos >= 0 && l.head[pos] == 0 {
+		pos--
+	}
+	if pos < 0 {
+		return
+	}
+	first := &l.list[l.head[pos]]
+	p.x, p.y, p.z = *first.x, *first.y, feOne
+	if first.neg != 0 {
+		neg(&p.y, &p.y)
+	}
+	l.addAt(p, first.next)
+	for pos--; pos >= 0; pos-- {
+		p.double()
+		l.addAt(p, l.head[pos])
+	}
+}
+
+func (l *ladder) addAt(p *jacobian, i uint8) {
+	for i != 0 {
+		a := &l.list[i]
+		p.addMixed(a.x, a.y, a.neg)
+		i = a.next
+	}
+}
+
+// completeSum is quickSum with additions that have no exceptions.
+func (l *ladder) completeSum() jacobian {
+	var p jacobian
+	for pos := positions - 1; pos >= 0; pos-- {
+		p.double()
+		for i := l.head[pos]; i != 0; i = l.list[i].next {
+			a := &l.list[i]
+			p.addComplete(a.x, a.y, a.neg)
+		}
+	}
+	return p
+}

@@ -1,0 +1,127 @@
+package schnorr
+
+// The curve is y² = x³ + 7, of prime order n: no point has y = 0.
+
+// point is a finite point of the curve.
+type point struct{ x, y fe }
+
+// jacobian is the point (x/z², y/z³), or infinity where z = 0.
+type jacobian struct{ x, y, z fe }
+
+// generator is the point G of the curve.
+var generator = point{
+	fe{0x59f2815b16f81798, 0x029bfcdb2dce28d9, 0x55a06295ce870b07, 0x79be667ef9dcbbac},
+	fe{0x9c47d08ffb10d4b8, 0xfd17b448a6855419, 0x5da4fbfc0e1108a8, 0x483ada7726a3c465},
+}
+
+// double: p = 2p, in every case: as no point has y = 0 the result is finite
+// where p is, and z stays 0 where it was 0.
+func (p *jacobian) double() {
+	if haveADX {
+		doubleADX(p)
+		return
+	}
+	p.doubleGo()
+}
+
+// doubleGo has the tangent's slope as l = 3/2·x² and the result scaled to z' = y·z:
+// x' = l² - 2t, y' = l(t - x') - y⁴ with t = x·y².
+func (p *jacobian) doubleGo() {
+	var s, l, t, u fe
+	sqrGo(&s, &p.y)
+	sqrGo(&l, &p.x)
+	half(&u, &l)
+	add(&l, &l, &u)
+	mulGo(&t, &p.x, &s)
+	mulGo(&p.z, &p.y, &p.z)
+	sqrGo(&u, &l)
+	sqrGo(&s, &s)
+	sub(&u, &u, &t)
+	sub(&p.x, &u, &t)
+	sub(&t, &t, &p.x)
+	mulGo(&u, &l, &t)
+	sub(&p.y, &u, &s)
+}
+
+// addMixed: p = p + (x, ±y), minus where neg is all ones. x and y are below p.
+// It is right unless p is infinite or p = ±(x, ±y); then z becomes 0.
+// Since z' is a multiple of z here and in double, a z of 0 stays: whoever
+// finds z = 0 at the end takes the sum again with addComplete, and whoever finds
+// another z knows that no addition met an exception.
+func (p *jacobian) addMixed(x, y *fe, neg uint64) {
+	if haveADX {
+		addMixedADX(p, x, y, neg)
+		return
+	}
+	p.addMixedGo(x, y, neg)
+}
+
+func (p *jacobian) addMixedGo(x, y *fe, m uint64) {
+	var y2, zz, h, r, v, w fe
+	y2 = *y
+	if m != 0 {
+		neg(&y2, &y2)
+	}
+	sqrGo(&zz, &p.z)
+	mulGo(&y2, &y2, &p.z)
+	mulGo(&h, x, &zz)
+	mulGo(&r, &y2, &zz)
+	sub(&h, &h, &p.x)
+	sub(&r, &r, &p.y)
+	sqrGo(&zz, &h)
+	mulGo(&p.z, &p.z, &h)
+	mulGo(&w, &zz, &h)
+	mulGo(&v, &p.x, &zz)
+	sqrGo(&h, &r)
+	mulGo(&p.y, &p.y, &w)
+	sub(&h, &h, &w)
+	sub(&h, &h, &v)
+	sub(&p.x, &h, &v)
+	sub(&v, &v, &p.x)
+	mulGo(&v, &v, &r)
+	sub(&p.y, &v, &p.y)
+}
+
+// addComplete: p = p + (x, ±y) in every case.
+func (p *jacobian) addComplete(x, y *fe, m uint64) {
+	y2 := *y
+	if m != 0 {
+		neg(&y2, &y2)
+	}
+	if p.z.isZero() {
+		*p = jacobian{*x, y2, feOne}
+		return
+	}
+	var zz, u, s fe
+	sqrN(&zz, &p.z, 1)
+	mul(&u, x, &zz)
+	mul(&s, &y2, &p.z)
+	mul(&s, &s, &zz)
+	switch {
+	case !equal(&u, &p.x):
+		p.addMixed(x, y, m)
+	case equal(&s, &p.y):
+		p.double()
+	default:
+		*p = jacobian{}
+	}
+}
+
+// liftX finds the point with that x (below p) and an even y, and says
+// whether there is one.
+func (q *point) liftX(x *fe) bool {
+	var c fe
+	sqrN(&c, x, 1)
+	mul(&c, &c, x)
+	add(&c, &c, &feSeven)
+	if !sqrt(&q.y, &c) {
+		return false
+	}
+	q.x = *x
+	q.y.norm()
+	if q.y[0]&1 == 1 {
+		neg(&q.y, &q.y)
+		q.y.norm()
+	}
+	return true
+}

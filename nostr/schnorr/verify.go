@@ -1,0 +1,223 @@
+package schnorr
+
+import "crypto/sha256"
+
+// DefaultCacheBytes is the size of a Verifier's cache unless told otherwise.
+const DefaultCacheBytes = 16 << 20
+
+// Path names the code that runs on this processor: "adx" for assembly with
+// MULX, ADCX and ADOX, "portable" for Go alone.
+func Path() string {
+	if haveADX {
+		return "adx"
+	}
+	return "portable"
+}
+
+// Verifier verifies BIP-340 signatures and remembers tables of the authors it
+// saw last, which makes their next signature twice as fast to verify. It is
+// safe for concurrent use, and runs on the caller's goroutine only.
+type Verifier struct {
+	cache *cache
+}
+
+// NewVerifier returns a Verifier whose cache takes about cacheBytes, some
+// 3 KiB for each author: DefaultCacheBytes if it is 0, no cache if it is negative.
+func NewVerifier(cacheBytes int) *Verifier {
+	if cacheBytes == 0 {
+		cacheBytes = DefaultCacheBytes
+	}
+	return &Verifier{cache: newCache(max(cacheBytes, 0))}
+}
+
+// Verify says whether sig is a BIP-340 signature by the key pub over msg, which
+// may have any length.
+func (v *Verifier) Verify(pub *[32]byte, msg []byte, sig *[64]byte) bool {
+	var in input
+	if !in.parse(sig) {
+		return false
+	}
+	a := v.author(pub)
+	if a == nil {
+		return false
+	}
+	in.challenge(pub, msg, sig)
+	sum := in.sum(a)
+	if !in.matchesX(&sum) {
+		return false
+	}
+	var zi fe
+	inverse(&zi, &sum.z)
+	return evenY(&sum, &zi)
+}
+
+// groupSize is how many signatures share their inversions: enough for their
+// part to be small, few enough for all that is in work to stay in a cache.
+const groupSize = 64
+
+// VerifyGroup sets ok[i] to whether sigs[i] is a signature by pubs[i] over
+// msgs[i], each verdict independent of the others. All four have one length.
+func (v *Verifier) VerifyGroup(pubs []*[32]byte, msgs []*[32]byte, sigs []*[64]byte, ok []bool) {
+	for len(pubs) > 0 {
+		n := min(groupSize, len(pubs))
+		v.group(pubs[:n], msgs[:n], sigs[:n], ok[:n])
+		pubs, msgs, sigs, ok = pubs[n:], msgs[n:], sigs[n:], ok[n:]
+	}
+}
+
+// group is VerifyGroup for at most groupSize.
+func (v *Verifier) group(pubs []*[32]byte, msgs []*[32]byte, sigs []*[64]byte, ok []bool) {
+	var found [groupSize]*author
+	authors := found[:len(pubs)]
+	v.authors(pubs, authors)
+	var (
+		sums   [groupSize]jacobian
+		zs     [2 * groupSize]fe
+		at     [groupSize]int // whose sum it is
+		n      int
+		inputs input
+	)
+	for i, a := range authors {
+		ok[i] = false
+		if a == nil || !inputs.parse(sigs[i]) {
+			continue
+		}
+		inputs.challenge(pubs[i], msgs[i][:], sigs[i])
+		sums[n] = inputs.sum(a)
+		if inputs.matchesX(&sums[n]) {
+			zs[n] = sums[n].z
+			at[n] = i
+			n++
+		}
+	}
+	inverseAll(zs[:n], zs[groupSize:])
+	for k := range n {
+		ok[at[k]] = evenY(&sums[k], &zs[k])
+	}
+}
+
+// input is a signature's two halves and its challenge, as numbers.
+type input struct {
+	r    fe
+	s, e scalar
+}
+
+// parse reads r and s and says whether they are in range: r < p, s < n.
+func (in *input) parse(sig *[64]byte) bool {
+	return in.r.setBytes((*[32]byte)(sig[:32])) && in.s.setBytes((*[32]byte)(sig[32:]))
+}
+
+// challengeTag is SHA-256("BIP0340/challenge") twice, which a tagged hash starts with.
+var challengeTag = func() (tag [64]byte) {
+	h := sha256.Sum256([]byte("BIP0340/challenge"))
+	copy(tag[:32], h[:])
+	copy(tag[32:], h[:])
+	return tag
+}()
+
+// challenge computes e = hash(r, pub, msg) mod n.
+func (in *input) challenge(pub *[32]byte, msg []byte, sig *[64]byte) {
+	var buf [160]byte
+	copy(buf[:64], challengeTag[:])
+	copy(buf[64:96], sig[:32])
+	copy(buf[96:128], pub[:])
+	var sum [32]byte
+	if len(msg) == 32 {
+		copy(buf[128:], msg)
+		sum = sha256.Sum256(buf[:])
+	} else {
+		h := sha256.New()
+		h.Write(buf[:128])
+		h.Write(msg)
+		h.Sum(sum[:0])
+	}
+	in.e.setBytes(&sum)
+}
+
+// sum returns R = s·G - e·P.
+func (in *input) sum(a *author) jacobian {
+	var l ladder
+	l.addGenerator(&in.s)
+	l.addAuthor(&in.e, true, &a.table)
+	return l.sum()
+}
+
+// matchesX says whether R is finite and its x is r: x = X/Z², so X = r·Z²,
+// which needs no inversion.
+func (in *input) matchesX(sum *jacobian) bool {
+	if sum.z.isZero() {
+		return false
+	}
+	var u fe
+	sqrN(&u, &sum.z, 1)
+	mul(&u, &u, &in.r)
+	return equal(&u, &sum.x)
+}
+
+// evenY says whether the y of the finite R is even; zi is 1/Z.
+func evenY(sum *jacobian, zi *fe) bool {
+	var y fe
+	sqrN(&y, zi, 1)
+	mul(&y, &y, zi)
+	mul(&y, &y, &sum.y)
+	return !y.isOdd()
+}
+
+// author returns the author of a key, from the cache or new, or nil if the
+// key is no point's x.
+func (v *Verifier) author(pub *[32]byte) *author {
+	if a := v.cache.get(pub); a != nil {
+		return a
+	}
+	var b tableBuilder
+	a := b.author(pub)
+	if a == nil {
+		return nil
+	}
+	b.finish()
+	v.cache.put(a)
+	return a
+}
+
+// authors sets authors[i] to the author of pubs[i], or nil; tables of those
+// that are new are built together.
+func (v *Verifier) authors(pubs []*[32]byte, authors []*author) {
+	v.cache.getAll(pubs, authors)
+	var b tableBuilder
+	var fresh map[[32]byte]*author
+	for i, a := range authors {
+		if a != nil {
+			continue
+		}
+		a, seen := fresh[*pubs[i]]
+		if !seen {
+			if fresh == nil {
+				fresh = map[[32]byte]*author{}
+			}
+			a = b.author(pubs[i])
+			fresh[*pubs[i]] = a
+		}
+		authors[i] = a
+	}
+	if len(b.points) == 0 {
+		return
+	}
+	b.finish()
+	for _, pub := range pubs {
+		if a := fresh[*pub]; a != nil {
+			v.cache.put(a)
+		}
+	}
+}
+
+// author queues the table of a key's point, or returns nil if it is no point's x.
+func (b *tableBuilder) author(pub *[32]byte) *author {
+	var x fe
+	var p point
+	if !x.setBytes(pub) || !p.liftX(&x) {
+		return nil
+	}
+	a := &author{key: *pub}
+	b.add(&p, a.table[:])
+	return a
+}
