@@ -171,11 +171,11 @@ func (p *scanner) lastEvent(b []byte) (*Event, string, error) {
 	if n < 0 || body[n] != ']' {
 		return nil, PeekID(body), syntaxError("the message is not closed")
 	}
-	e, err := ParseEvent(body[:n])
+	e, id, err := parseEvent(body[:n], seenAll, 0)
 	if err != nil {
 		return nil, PeekID(body), err
 	}
-	return e, e.ID.String(), nil
+	return e, id, nil
 }
 
 // request reads the messages that carry a subscription id.

@@ -3,8 +3,6 @@
 // matched (NIP-01 and the NIPs it leans on).
 package nostr
 
-import "encoding/hex"
-
 // ID is an event id: SHA-256 of the canonical serialisation (NIP-01).
 type ID [32]byte
 
@@ -18,13 +16,13 @@ type Sig [64]byte
 type Kind uint16
 
 // String returns the id as 64 lower-case hex digits.
-func (id ID) String() string { return hex.EncodeToString(id[:]) }
+func (id ID) String() string { return text(appendHex(make([]byte, 0, 2*len(id)), id[:])) }
 
 // String returns the key as 64 lower-case hex digits.
-func (k PubKey) String() string { return hex.EncodeToString(k[:]) }
+func (k PubKey) String() string { return text(appendHex(make([]byte, 0, 2*len(k)), k[:])) }
 
 // String returns the signature as 128 lower-case hex digits.
-func (s Sig) String() string { return hex.EncodeToString(s[:]) }
+func (s Sig) String() string { return text(appendHex(make([]byte, 0, 2*len(s)), s[:])) }
 
 // Tag is one tag: a name and its values.
 type Tag []string
@@ -40,5 +38,5 @@ type Event struct {
 	Content   string
 	Sig       Sig
 
-	raw []byte // the JSON object as it came, without surrounding space; nil for an event built in code
+	raw []byte // what JSON returns; nil for an event built in code
 }

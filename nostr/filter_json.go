@@ -33,7 +33,7 @@ func (p *scanner) filter() (Filter, error) {
 		}
 		seen = append(seen, key)
 		if err := p.filterMember(&f, key); err != nil {
-			return fmt.Errorf("filter: %.20s: %w", key, err)
+			return fmt.Errorf("filter: %.20q: %w", key, err)
 		}
 		return nil
 	})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // ErrID is wrapped by the error for an event whose id is not the hash of its
@@ -38,15 +39,35 @@ var memberNames = [...]string{"id", "pubkey", "created_at", "kind", "tags", "con
 // of text that go into the hash unchanged if they are in canonical form.
 type eventParser struct {
 	scanner
-	seen        uint
-	unknown     bool   // a member was met that NIP-01 does not name
-	pubkey      string // hex, without quotes
-	tags        string // with brackets
-	content     string // with quotes
-	values      []string
-	ends        []int // for each tag the length of values after it
-	valuesSpace [64]string
-	endsSpace   [24]int
+	seen    uint
+	unknown bool     // a member was met that NIP-01 does not name
+	id      string   // hex, without quotes
+	pubkey  string   // likewise
+	tags    string   // with brackets
+	content string   // with quotes
+	values  []string // of all tags
+	ends    []int    // for each tag the length of values after it
+}
+
+// eventParsers keeps parsers for their room for tags, which is copied out.
+var eventParsers = sync.Pool{New: func() any { return new(eventParser) }}
+
+// maxKeptValues is the largest number of values for which a parser keeps room.
+const maxKeptValues = 4096
+
+// parseEvent reads b as one event that has at least the members needed, and
+// returns also its id as text, "" if there is none.
+func parseEvent(b []byte, needed, forbidden uint) (*Event, string, error) {
+	p := eventParsers.Get().(*eventParser)
+	p.s = string(b)
+	e, err := p.event(needed, forbidden)
+	id := p.id
+	if cap(p.values) <= maxKeptValues && cap(p.ends) <= maxKeptValues {
+		clear(p.values) // the strings hold on to the text
+		*p = eventParser{values: p.values[:0], ends: p.ends[:0]}
+		eventParsers.Put(p)
+	}
+	return e, id, err
 }
 
 // ParseEvent reads one event from its JSON object, which may stand in white
@@ -61,28 +82,24 @@ type eventParser struct {
 //
 // Errors wrap ErrSyntax or ErrID and can be shown to whoever sent the event.
 func ParseEvent(b []byte) (*Event, error) {
-	p := eventParser{scanner: scanner{s: string(b)}}
-	return p.event(seenAll)
+	e, _, err := parseEvent(b, seenAll, 0)
+	return e, err
 }
 
 // ParseRumor reads an event without a signature (NIP-59): the id may be
 // missing, the sig must be.
 func ParseRumor(b []byte) (*Event, error) {
-	p := eventParser{scanner: scanner{s: string(b)}}
-	e, err := p.event(seenRumor)
+	e, _, err := parseEvent(b, seenRumor, seenSig)
 	if err != nil {
 		return nil, err
 	}
-	if p.seen&seenSig != 0 {
-		return nil, syntaxError("a rumor must not be signed")
-	}
-	e.raw = nil
+	e.raw = nil // it lacks the sig
 	return e, nil
 }
 
-// event takes the whole text as one event that has at least the members needed.
-func (p *eventParser) event(needed uint) (*Event, error) {
-	p.values, p.ends = p.valuesSpace[:0], p.endsSpace[:0]
+// event takes the whole text as one event that has at least the members needed
+// and none of those forbidden.
+func (p *eventParser) event(needed, forbidden uint) (*Event, error) {
 	e := new(Event)
 	p.space()
 	p.spaced = false
@@ -97,6 +114,9 @@ func (p *eventParser) event(needed uint) (*Event, error) {
 	}
 	if missing := needed &^ p.seen; missing != 0 {
 		return nil, syntaxError("the event has no %s", firstMember(missing))
+	}
+	if p.seen&forbidden != 0 {
+		return nil, syntaxError("the event must have no %s", firstMember(p.seen&forbidden))
 	}
 	p.makeTags(e)
 
@@ -134,14 +154,18 @@ func (p *eventParser) members(e *Event) error {
 		return nil
 	}
 	for {
-		key, err := p.str()
+		bit, err := p.key()
 		if err != nil {
 			return err
 		}
 		if err := p.want(':'); err != nil {
 			return err
 		}
-		if err := p.member(e, key); err != nil {
+		if p.seen&bit != 0 {
+			return syntaxError("the event has two members %s", firstMember(bit))
+		}
+		p.seen |= bit
+		if err := p.member(e, bit); err != nil {
 			return err
 		}
 		if p.next(',') {
@@ -151,50 +175,78 @@ func (p *eventParser) members(e *Event) error {
 	}
 }
 
-// member takes the value of one member.
-func (p *eventParser) member(e *Event, key string) (err error) {
-	var bit uint
-	switch key {
+// key takes the name of a member and returns its bit, 0 if NIP-01 does not know
+// the name. The known names are looked for directly: one that is there needs no
+// further check.
+func (p *eventParser) key() (uint, error) {
+	if p.peek() == '"' {
+		rest := p.s[p.i+1 : min(p.i+12, len(p.s))]
+		if n := strings.IndexByte(rest, '"'); n > 0 {
+			if bit := memberBit(rest[:n]); bit != 0 {
+				p.i += n + 2
+				return bit, nil
+			}
+		}
+	}
+	name, err := p.str()
+	return memberBit(name), err
+}
+
+func memberBit(name string) uint {
+	switch name {
 	case "id":
-		bit = seenID
-		_, err = p.hex(e.ID[:], key)
+		return seenID
 	case "pubkey":
-		bit = seenPubKey
-		p.pubkey, err = p.hex(e.PubKey[:], key)
-	case "sig":
-		bit = seenSig
-		_, err = p.hex(e.Sig[:], key)
+		return seenPubKey
 	case "created_at":
-		bit = seenCreatedAt
-		e.CreatedAt, err = p.integer(MaxCreatedAt, key)
+		return seenCreatedAt
 	case "kind":
-		bit = seenKind
-		var k int64
-		k, err = p.integer(maxKind, key)
-		e.Kind = Kind(k)
-	case "content":
-		bit = seenContent
-		err = p.contentValue(e)
+		return seenKind
 	case "tags":
-		bit = seenTags
+		return seenTags
+	case "content":
+		return seenContent
+	case "sig":
+		return seenSig
+	}
+	return 0
+}
+
+// member takes the value of one member.
+func (p *eventParser) member(e *Event, bit uint) (err error) {
+	switch bit {
+	case seenID:
+		p.id, err = p.hex(e.ID[:], "id")
+	case seenPubKey:
+		p.pubkey, err = p.hex(e.PubKey[:], "pubkey")
+	case seenSig:
+		_, err = p.hex(e.Sig[:], "sig")
+	case seenCreatedAt:
+		e.CreatedAt, err = p.integer(MaxCreatedAt, "created_at")
+	case seenKind:
+		var k int64
+		k, err = p.integer(maxKind, "kind")
+		e.Kind = Kind(k)
+	case seenContent:
+		err = p.contentValue(e)
+	case seenTags:
 		err = p.tagsValue()
 	default:
 		p.unknown = true
-		return p.skip(1)
+		err = p.skip(1)
 	}
-	if err != nil {
-		return err
-	}
-	if p.seen&bit != 0 {
-		return syntaxError("the event has two members %s", key)
-	}
-	p.seen |= bit
-	return nil
+	return err
 }
 
 // hex takes a string of exactly 2*len(dst) lower-case hex digits. Digits written
 // as escapes are right too, however odd.
 func (p *eventParser) hex(dst []byte, key string) (string, error) {
+	if n := 2 * len(dst); p.peek() == '"' && p.i+n+1 < len(p.s) && p.s[p.i+n+1] == '"' {
+		if s := p.s[p.i+1 : p.i+n+1]; decodeHex(dst, s) {
+			p.i += n + 2
+			return s, nil
+		}
+	}
 	s, err := p.str()
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", key, err)
@@ -226,7 +278,6 @@ func (p *eventParser) contentValue(e *Event) (err error) {
 // tagsValue collects the strings of all tags flat, so that makeTags can
 // allocate once for all.
 func (p *eventParser) tagsValue() error {
-	p.values, p.ends = p.values[:0], p.ends[:0]
 	p.space()
 	start := p.i
 	if err := p.want('['); err != nil {

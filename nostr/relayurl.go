@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"strings"
 )
@@ -34,8 +35,11 @@ func parseRelayURL(s string) (*url.URL, error) {
 		return nil, fmt.Errorf("relay url: scheme %.10q is neither ws nor wss", u.Scheme)
 	}
 	host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
-	if host == "" || u.User != nil || u.Opaque != "" {
-		return nil, errors.New("relay url: no host, or a user name")
+	if u.User != nil || u.Opaque != "" {
+		return nil, errors.New("relay url: a user name, or no //")
+	}
+	if !validHost(host) {
+		return nil, errors.New("relay url: neither a host name nor an address")
 	}
 	port := u.Port()
 	if port == "" || u.Scheme == "ws" && port == "80" || u.Scheme == "wss" && port == "443" {
@@ -54,6 +58,21 @@ func parseRelayURL(s string) (*url.URL, error) {
 	u.Fragment, u.RawFragment = "", ""
 	u.ForceQuery = false
 	return u, nil
+}
+
+// validHost takes names of letters, digits, hyphens, dots and underscores, and IP
+// addresses without zone.
+func validHost(host string) bool {
+	if strings.Contains(host, ":") {
+		a, err := netip.ParseAddr(host)
+		return err == nil && a.Zone() == ""
+	}
+	for _, c := range []byte(host) {
+		if !isLetter(c) && c-'0' > 9 && c != '-' && c != '.' && c != '_' {
+			return false
+		}
+	}
+	return host != ""
 }
 
 // SameRelay tells whether two URLs name the same relay for the relay tag of
