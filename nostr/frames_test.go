@@ -57,20 +57,3 @@ func TestFramesRoundTrip(t *testing.T) {
 		}
 	}
 }
-
-func TestGiftWrapRoundTrip(t *testing.T) {
-	a, _ := GenerateKey()
-	b, _ := GenerateKey()
-	rumor := &Event{Kind: 14, CreatedAt: 1700000000, Tags: []Tag{}, Content: "hello"}
-	wrap, err := Wrap(rumor, a, b.PubKey(), KindGiftWrap, 1700000000, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := Unwrap(wrap, b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got.Content != "hello" || got.PubKey != a.PubKey() {
-		t.Errorf("got %+v", got)
-	}
-}
