@@ -113,3 +113,25 @@ func BenchmarkAppendOK(b *testing.B) {
 		buf = AppendOK(buf[:0], id, true, "")
 	}
 }
+
+func BenchmarkVerifyGroup64(b *testing.B) {
+	var events []*Event
+	for _, l := range usualEvents(b) {
+		e, err := ParseEvent(l)
+		if err != nil {
+			b.Fatal(err)
+		}
+		events = append(events, e)
+	}
+	v := NewVerifier()
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		at := i * 64 % (len(events) - 64)
+		for _, ok := range v.Verify(events[at : at+64]) {
+			if !ok {
+				b.Fatal(at)
+			}
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*64), "ns/sig")
+}

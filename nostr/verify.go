@@ -1,6 +1,6 @@
 package nostr
 
-import "github.com/btcsuite/btcd/btcec/v2/schnorr"
+import "fleetmesh.org/fleetmesh/nostr/schnorr"
 
 // Verifier checks the signatures of events in groups: whatever waits is best
 // handed over together.
@@ -11,28 +11,42 @@ type Verifier interface {
 	Verify(events []*Event) []bool
 }
 
-// NewVerifier returns the verifier to use.
-func NewVerifier() Verifier { return libraryVerifier{} }
+// NewVerifier returns a verifier that remembers the authors it saw last, in
+// some megabytes. It works on the caller's goroutine.
+func NewVerifier() Verifier { return &groupVerifier{schnorr.NewVerifier(0)} }
 
-// libraryVerifier checks one signature after the other.
-type libraryVerifier struct{}
+type groupVerifier struct{ schnorr *schnorr.Verifier }
 
-func (libraryVerifier) Verify(events []*Event) []bool {
+// verifyGroup is how many events are handed on at once, so that the lists for
+// it need no memory of their own.
+const verifyGroup = 64
+
+func (v *groupVerifier) Verify(events []*Event) []bool {
 	out := make([]bool, len(events))
-	for i, e := range events {
-		out[i] = verifyOne(e)
+	if len(events) == 1 {
+		out[0] = verifyWith(v.schnorr, events[0])
+		return out
+	}
+	var (
+		keys [verifyGroup]*[32]byte
+		ids  [verifyGroup]*[32]byte
+		sigs [verifyGroup]*[64]byte
+	)
+	for at := 0; at < len(events); at += verifyGroup {
+		n := min(verifyGroup, len(events)-at)
+		for i, e := range events[at : at+n] {
+			keys[i], ids[i], sigs[i] = (*[32]byte)(&e.PubKey), (*[32]byte)(&e.ID), (*[64]byte)(&e.Sig)
+		}
+		v.schnorr.VerifyGroup(keys[:n], ids[:n], sigs[:n], out[at:at+n])
 	}
 	return out
 }
 
-func verifyOne(e *Event) bool {
-	key, err := schnorr.ParsePubKey(e.PubKey[:])
-	if err != nil {
-		return false
-	}
-	sig, err := schnorr.ParseSignature(e.Sig[:])
-	if err != nil {
-		return false
-	}
-	return sig.Verify(e.ID[:], key)
+func verifyWith(v *schnorr.Verifier, e *Event) bool {
+	return v.Verify((*[32]byte)(&e.PubKey), e.ID[:], (*[64]byte)(&e.Sig))
 }
+
+// unremembering serves keys that are seen once, as those of gift wraps.
+var unremembering = schnorr.NewVerifier(-1)
+
+func verifyOne(e *Event) bool { return verifyWith(unremembering, e) }
