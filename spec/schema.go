@@ -57,8 +57,9 @@ func (e *SchemaError) Error() string {
 // ValidateEvent checks the JSON text of an event of one of the protocol's kinds
 // against the kind's schema: its tags, their forms and its content, but neither
 // id nor signature. The error is a *SchemaError, or wraps ErrUnknownSchema for a
-// kind that is not the protocol's own. § Registration. It takes a fraction of a
-// millisecond: for borders, tools and tests, not for every event of a sync.
+// kind that is not the protocol's own. § Registration. It costs about a
+// millisecond of a processor on a large descriptor: for borders, tools and tests,
+// not for every event of a sync. Bound the size first.
 func ValidateEvent(k nostr.Kind, event []byte) error {
 	row, ok := LookupKind(k)
 	if !ok {
