@@ -1,0 +1,159 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"fleetmesh.org/fleetmesh/internal/store"
+	"fleetmesh.org/fleetmesh/nostr"
+)
+
+// offers takes out of the ids that the relay lacks those it has refused before, and
+// notes those it accepted in this run and yet lacks.
+func (r *syncRun) offers(have []nostr.ID) []nostr.ID {
+	out := have[:0]
+	known := map[string]int{}
+	lost := 0
+	var facts []PeerFact
+	now := r.now()
+	r.mu.Lock()
+	if r.pushNo != nil {
+		r.mu.Unlock()
+		return nil
+	}
+	for _, id := range have {
+		switch r.up[id] {
+		case 0:
+			if word, ok := r.Peer.Known(Upload, id); ok {
+				r.up[id] = refused
+				known[word]++
+				continue
+			}
+			out = append(out, id)
+		case accepted:
+			r.up[id] = notKept
+			lost++
+			facts = append(facts, PeerFact{Upload, id, "not-kept", now})
+		}
+	}
+	r.mu.Unlock()
+	r.factsUp(facts)
+	r.count(func(p *Report) {
+		add(p.KnownNo, known)
+		p.NotKept += lost
+	})
+	return out
+}
+
+func (r *syncRun) factsUp(facts []PeerFact) {
+	if err := r.Peer.Remember(facts...); err != nil {
+		r.Log.Warn("what a relay refused is not remembered: it will be offered again", "relay", r.link.URL(), "error", err)
+	}
+}
+
+// errStopOffers ends an upload that cannot go on; the download may.
+var errStopOffers = errors.New("no further offers")
+
+// offer uploads events by their ids, many on their way at once.
+func (r *syncRun) offer(ctx context.Context, conn *Conn, ids []nostr.ID) error {
+	var facts []PeerFact
+	flush := func() {
+		r.factsUp(facts)
+		facts = facts[:0]
+	}
+	defer flush()
+	err := conn.PublishMany(ctx, r.bodies(ctx, ids), r.Window, func(e *nostr.Event, a Answer) error {
+		if f, ok := r.note(e.ID, a); ok {
+			if facts = append(facts, f); len(facts) >= 64 {
+				flush()
+			}
+		}
+		if !a.OK && Prefix(a.Reason) == "auth-required" {
+			r.stopOffers(refusal(a.Reason))
+			return errStopOffers
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, errStopOffers):
+		return nil
+	case errors.Is(err, ErrAuthRequired):
+		r.stopOffers(err)
+		return nil
+	}
+	return err
+}
+
+func (r *syncRun) stopOffers(why error) {
+	r.mu.Lock()
+	r.pushNo = why
+	r.mu.Unlock()
+}
+
+// bodies reads the events to upload, and leaves out what must not go.
+func (r *syncRun) bodies(ctx context.Context, ids []nostr.ID) iter.Seq2[*nostr.Event, error] {
+	return func(yield func(*nostr.Event, error) bool) {
+		for _, id := range ids {
+			e, err := r.local.Get(ctx, id, r.now())
+			if errors.Is(err, store.ErrNotFound) {
+				continue // deleted or expired meanwhile
+			}
+			if err != nil {
+				yield(nil, fmt.Errorf("%w: read an event: %w", ErrLocal, err))
+				return
+			}
+			why := ""
+			switch {
+			case e.Protected():
+				why = "protected"
+			case !r.View.Allows(e):
+				why = "private"
+			}
+			if why != "" {
+				r.mu.Lock()
+				r.up[id] = skipped
+				r.mu.Unlock()
+				r.count(func(p *Report) { p.Withheld[why]++ })
+				continue
+			}
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+// note counts an answer and returns the fact to remember, if it is for good.
+func (r *syncRun) note(id nostr.ID, a Answer) (PeerFact, bool) {
+	prefix := Prefix(a.Reason)
+	f := failed
+	switch {
+	case prefix == "duplicate":
+		f = refused // it says it has the event: nothing more to do either way
+	case a.OK:
+		f = accepted
+	case a.Final():
+		f = refused
+	}
+	r.mu.Lock()
+	r.up[id] = f
+	r.mu.Unlock()
+	if prefix == "" {
+		prefix = "no-reason"
+	}
+	r.count(func(p *Report) {
+		switch {
+		case prefix == "duplicate":
+			p.Held++
+		case a.OK:
+			p.Sent++
+		case f == refused:
+			p.SentRefused[prefix]++
+		default:
+			p.SentFailed[prefix]++
+		}
+	})
+	return PeerFact{Upload, id, prefix, r.now()}, f == refused
+}
