@@ -135,3 +135,17 @@ func BenchmarkVerifyGroup64(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*64), "ns/sig")
 }
+
+// A follow feed: a thousand authors, the event's not among them.
+func BenchmarkMatchManyAuthors(b *testing.B) {
+	f := Filter{Kinds: []Kind{1}}
+	for i := range 1000 {
+		f.Authors = append(f.Authors, PubKey((&Event{CreatedAt: int64(i)}).ComputeID()))
+	}
+	e := &Event{Kind: 1, PubKey: PubKey((&Event{Content: "x"}).ComputeID())}
+	for b.Loop() {
+		if f.Matches(e) {
+			b.Fatal("matches")
+		}
+	}
+}

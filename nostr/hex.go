@@ -21,34 +21,30 @@ var hexDigit = func() (t [256]byte) {
 
 // decodeHex fills dst, whose length must be a multiple of four, from exactly
 // 2*len(dst) lower-case hex digits.
+//
+// It takes eight digits at once, in their order in memory. In each byte of letter
+// there is a 1 where the digit is one of 0x60 to 0x6f (or shares that bit). bad stays
+// 0 if each digit can be restored from its value, and that value is right for
+// its class: 0 to 9, or from 0x61 to 0x66.
 func decodeHex(dst []byte, s string) bool {
 	if len(s) != 2*len(dst) {
 		return false
 	}
 	src := bytesOf(s)
 	var bad uint64
-	for ; len(dst) >= 4; dst, src = dst[4:], src[8:] {
-		v, b := decodeHex8(binary.LittleEndian.Uint64(src))
-		bad |= b
-		binary.LittleEndian.PutUint32(dst, v)
+	for ; len(dst) >= 4 && len(src) >= 8; dst, src = dst[4:], src[8:] {
+		w := binary.LittleEndian.Uint64(src)
+		letter := w >> 6 & swarLow
+		low := w & (swarLow * 0x0f)
+		nibble := low + letter*9
+		bad |= (low + swarLow*0x30 + letter*0x30) ^ w         // the upper half is 3 or 6
+		bad |= (low + swarLow*6 + letter*3) & (swarLow * 16)  // at most 9, or at most 6
+		bad |= (low+swarLow*15)&(letter*16) ^ letter*16       // at least 1 if a letter
+		pairs := (nibble<<4 | nibble>>8) & 0x00ff00ff00ff00ff // then close the gaps
+		pairs = (pairs | pairs>>8) & 0x0000ffff0000ffff
+		binary.LittleEndian.PutUint32(dst, uint32(pairs|pairs>>16))
 	}
 	return bad == 0 && len(dst) == 0
-}
-
-// decodeHex8 decodes eight digits at once, in their order in memory. In each byte of
-// letter there is a 1 where the digit is one of 0x60 to 0x6f (or shares that bit).
-// bad is 0 if each digit was restored from its value and that value is right
-// for its class: 0 to 9, or from 0x61 to 0x66.
-func decodeHex8(w uint64) (v uint32, bad uint64) {
-	letter := w >> 6 & swarLow
-	low := w & (swarLow * 0x0f)
-	nibble := low + letter*9
-	bad = (low + swarLow*0x30 + letter*0x30) ^ w         // the upper half is 3 or 6
-	bad |= (low + swarLow*6 + letter*3) & (swarLow * 16) // at most 9, or at most 6
-	bad |= (low+swarLow*15)&(letter*16) ^ letter*16      // at least 1 if a letter
-	pairs := (nibble<<4 | nibble>>8) & 0x00ff00ff00ff00ff
-	pairs = (pairs | pairs>>8) & 0x0000ffff0000ffff
-	return uint32(pairs | pairs>>16), bad
 }
 
 const hexDigits = "0123456789abcdef"

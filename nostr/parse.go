@@ -49,11 +49,13 @@ type eventParser struct {
 	ends    []int    // for each tag the length of values after it
 }
 
-// eventParsers keeps parsers for their room for tags, which is copied out.
+// eventParsers keeps parsers for their room for tags and strings, which are
+// copied out.
 var eventParsers = sync.Pool{New: func() any { return new(eventParser) }}
 
-// maxKeptValues is the largest number of values for which a parser keeps room.
-const maxKeptValues = 4096
+// maxKept is the largest number of tag values for which a parser keeps room; of
+// bytes it keeps as many as those values take.
+const maxKept = 4096
 
 // parseEvent reads b as one event that has at least the members needed, and
 // returns also its id as text, "" if there is none.
@@ -62,9 +64,9 @@ func parseEvent(b []byte, needed, forbidden uint) (*Event, string, error) {
 	p.s = string(b)
 	e, err := p.event(needed, forbidden)
 	id := p.id
-	if cap(p.values) <= maxKeptValues && cap(p.ends) <= maxKeptValues {
+	if cap(p.values) <= maxKept && cap(p.ends) <= maxKept && cap(p.scratch) <= 16*maxKept {
 		clear(p.values) // the strings hold on to the text
-		*p = eventParser{values: p.values[:0], ends: p.ends[:0]}
+		*p = eventParser{scanner: scanner{scratch: p.scratch}, values: p.values[:0], ends: p.ends[:0]}
 		eventParsers.Put(p)
 	}
 	return e, id, err

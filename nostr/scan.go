@@ -34,6 +34,8 @@ type scanner struct {
 	// escaped is set once a string was met that is not in NIP-01's canonical
 	// form: one with \/ or \u.
 	escaped bool
+	// scratch is room for a string with escapes while it is put together.
+	scratch []byte
 }
 
 // text turns bytes nobody will change again into a string without a copy.
@@ -128,74 +130,129 @@ func plain(s string) int {
 	return i
 }
 
-// span takes a string token and returns the text between its quotes as it
-// stands; esc tells whether it holds a backslash. The escapes are checked for
-// form (not for pairs of surrogates: that is unescape's part).
-func (p *scanner) span() (raw string, esc bool, err error) {
+// str takes a string token and returns its value: without escapes a sub-string
+// of the text, else a string of its own.
+func (p *scanner) str() (string, error) {
 	if !p.next('"') {
-		return "", false, syntaxError("expected a string %s", p.where())
+		return "", syntaxError("expected a string %s", p.where())
 	}
 	start := p.i
 	high := false
 	for {
 		p.i += plain(p.s[p.i:])
 		if p.i >= len(p.s) {
-			return "", false, syntaxError("a string is not closed")
+			return "", syntaxError("a string is not closed")
 		}
 		switch c := p.s[p.i]; {
 		case c == '"':
-			raw = p.s[start:p.i]
+			s := p.s[start:p.i]
 			p.i++
-			if high && !utf8.ValidString(raw) {
-				return "", false, syntaxError("a string is not valid UTF-8")
+			if high && !utf8.ValidString(s) {
+				return "", syntaxError("a string is not valid UTF-8")
 			}
-			return raw, esc, nil
+			return s, nil
 		case c >= 0x80:
 			high = true
-			for p.i < len(p.s) && p.s[p.i] >= 0x80 {
-				p.i++
-			}
+			p.skipHigh()
 		case c == '\\':
-			esc = true
-			if err := p.escape(); err != nil {
-				return "", false, err
+			return p.strEscaped(start)
+		default:
+			return "", syntaxError("a control character in a string at byte %d", p.i)
+		}
+	}
+}
+
+// skipHigh steps over bytes outside ASCII.
+func (p *scanner) skipHigh() {
+	for p.i < len(p.s) && p.s[p.i] >= 0x80 {
+		p.i++
+	}
+}
+
+// strEscaped is str from the first backslash on.
+func (p *scanner) strEscaped(start int) (string, error) {
+	out := append(p.scratch[:0], p.s[start:p.i]...)
+	for {
+		run := p.i
+		for {
+			p.i += plain(p.s[p.i:])
+			if p.i >= len(p.s) {
+				return "", syntaxError("a string is not closed")
+			}
+			if p.s[p.i] < 0x80 {
+				break
+			}
+			p.skipHigh()
+		}
+		out = append(out, p.s[run:p.i]...)
+		switch p.s[p.i] {
+		case '"':
+			p.i++
+			p.scratch = out
+			if !utf8.Valid(out) {
+				return "", syntaxError("a string is not valid UTF-8")
+			}
+			return string(out), nil
+		case '\\':
+			var err error
+			if out, err = p.escape(out); err != nil {
+				return "", err
 			}
 		default:
-			return "", false, syntaxError("a control character in a string at byte %d", p.i)
+			return "", syntaxError("a control character in a string at byte %d", p.i)
 		}
 	}
 }
 
-// escape steps over one backslash escape.
-func (p *scanner) escape() error {
+// escape takes one backslash escape and appends what it stands for.
+func (p *scanner) escape(out []byte) ([]byte, error) {
 	if p.i+1 >= len(p.s) {
-		return syntaxError("a string is not closed")
+		return nil, syntaxError("a string is not closed")
 	}
-	switch p.s[p.i+1] {
-	case '"', '\\', 'n', 'r', 't', 'b', 'f':
-		p.i += 2
+	c := p.s[p.i+1]
+	switch c {
+	case '"', '\\':
+	case 'n':
+		c = '\n'
+	case 'r':
+		c = '\r'
+	case 't':
+		c = '\t'
+	case 'b':
+		c = '\b'
+	case 'f':
+		c = '\f'
 	case '/':
 		p.escaped = true
-		p.i += 2
 	case 'u':
 		p.escaped = true
-		if _, ok := hex4(p.s[p.i+2:]); !ok {
-			return syntaxError("a bad \\u escape at byte %d", p.i)
-		}
-		p.i += 6
+		return p.escapeU(out)
 	default:
-		return syntaxError("an unknown escape at byte %d", p.i)
+		return nil, syntaxError("an unknown escape at byte %d", p.i)
 	}
-	return nil
+	p.i += 2
+	return append(out, c), nil
 }
 
-// str takes a string token and returns its value.
-func (p *scanner) str() (string, error) {
-	raw, esc, err := p.span()
-	if err != nil || !esc {
-		return raw, err
+// escapeU takes a \u escape, or two that are a surrogate pair. A surrogate
+// without its partner is refused: no UTF-8 text can stand for it.
+func (p *scanner) escapeU(out []byte) ([]byte, error) {
+	r, ok := hex4(p.s[p.i+2:])
+	if !ok {
+		return nil, syntaxError("a bad \\u escape at byte %d", p.i)
 	}
-	return unescape(raw)
+	p.i += 6
+	if utf16.IsSurrogate(r) {
+		var low rune
+		if strings.HasPrefix(p.s[p.i:], `\u`) {
+			low, _ = hex4(p.s[p.i+2:])
+		}
+		if r = utf16.DecodeRune(r, low); r == utf8.RuneError {
+			return nil, syntaxError("a \\u escape is half a surrogate pair")
+		}
+		p.i += 6
+	}
+	return utf8.AppendRune(out, r), nil
 }
 
 // hex4 reads four hex digits of either case.
@@ -216,49 +273,6 @@ func hex4(s string) (rune, bool) {
 		v = v<<4 | rune(d)
 	}
 	return v, true
-}
-
-// unescape replaces the escapes of a span that span has checked. A surrogate
-// without its partner is refused: no UTF-8 text can stand for it.
-func unescape(raw string) (string, error) {
-	out := make([]byte, 0, len(raw))
-	for {
-		n := strings.IndexByte(raw, '\\')
-		if n < 0 {
-			return text(append(out, raw...)), nil
-		}
-		out = append(out, raw[:n]...)
-		c := raw[n+1]
-		raw = raw[n+2:]
-		switch c {
-		case 'n':
-			out = append(out, '\n')
-		case 'r':
-			out = append(out, '\r')
-		case 't':
-			out = append(out, '\t')
-		case 'b':
-			out = append(out, '\b')
-		case 'f':
-			out = append(out, '\f')
-		case 'u':
-			r, _ := hex4(raw)
-			raw = raw[4:]
-			if utf16.IsSurrogate(r) {
-				var low rune
-				if strings.HasPrefix(raw, `\u`) {
-					low, _ = hex4(raw[2:])
-				}
-				if r = utf16.DecodeRune(r, low); r == utf8.RuneError {
-					return "", syntaxError("a \\u escape is half a surrogate pair")
-				}
-				raw = raw[6:]
-			}
-			out = utf8.AppendRune(out, r)
-		default: // quote, backslash, slash
-			out = append(out, c)
-		}
-	}
 }
 
 // number takes an integer token from 0 to limit: no sign, fraction, exponent
