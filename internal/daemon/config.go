@@ -82,6 +82,7 @@ type Limits struct {
 	MaxLimit          int     `yaml:"maxLimit,omitempty"`
 	EventsPerSecond   float64 `yaml:"eventsPerSecond,omitempty"`
 	RequestsPerSecond float64 `yaml:"requestsPerSecond,omitempty"`
+	BytesPerSecond    float64 `yaml:"bytesPerSecond,omitempty"`
 }
 
 // StorageSpec says where events are kept and how much of them.

@@ -39,22 +39,20 @@ type Described struct{ Descriptor *identity.Descriptor }
 
 // GrantSeen brings a grant that a peer issued to us, opened and checked against its commitment.
 type GrantSeen struct {
-	Issuer  nostr.PubKey
-	EventID nostr.ID
-	Grant   *ledger.Grant
+	Issuer nostr.PubKey
+	Grant  *ledger.Grant
 }
 
 // GrantIssued answers IssueGrant: the grant is sealed, signed and published.
 type GrantIssued struct {
 	Subject nostr.PubKey
-	EventID nostr.ID
 	Grant   *ledger.Grant
 }
 
 // ReceiptSigned answers SignReceipt.
 type ReceiptSigned struct {
 	Issuer  nostr.PubKey // of the grant that the receipt is about: who it goes to
-	Receipt ledger.Receipt
+	Receipt *ledger.Receipt
 }
 
 // Received brings a message, opened and of a known form. Sealed says who is proven to have written it:
@@ -82,16 +80,26 @@ type Sending struct {
 	Envelopes int64
 }
 
-// Connected says that a transport session with the peer was opened, by us or by the peer.
+// Connected says that a transport session with the peer was opened, by us or by the peer. It belongs to the window of the first
+// message that its dialler sent on it, so that both ends count it alike.
 type Connected struct {
 	Peer    nostr.PubKey
 	Inbound bool
+	Created int64 // created_time of that message
 }
 
 // Faulted says that a message of the peer's failed to parse or verify, or was answered with a problem report.
 type Faulted struct {
-	Peer nostr.PubKey
-	Code spec.Code
+	Peer   nostr.PubKey
+	Thread string // of the message, if it could be read
+	Code   spec.Code
+}
+
+// Problem says that the peer answered a message of ours with a problem report.
+type Problem struct {
+	Peer    nostr.PubKey
+	Code    spec.Code
+	Created int64 // created_time of the report
 }
 
 // Taken says what became of the events of one deliver that the peer sent us.
@@ -144,6 +152,14 @@ type Send struct {
 	Durable bool
 }
 
+// SendProblem answers a message that could not be used with a problem report, so that both ends count the error.
+type SendProblem struct {
+	To      nostr.PubKey
+	Thread  string
+	Code    spec.Code
+	Created int64
+}
+
 // IssueGrant seals, signs, stores and publishes a grant, and answers with GrantIssued.
 type IssueGrant struct {
 	Subject nostr.PubKey
@@ -153,7 +169,7 @@ type IssueGrant struct {
 // SignReceipt signs the receipt's link and answers with ReceiptSigned.
 type SignReceipt struct {
 	Issuer  nostr.PubKey
-	Receipt ledger.Receipt
+	Receipt *ledger.Receipt
 }
 
 // StartSync begins a sync as the initiator.
@@ -172,8 +188,7 @@ type ServeSync struct {
 
 // Pass lets a received bulk message through to its session.
 type Pass struct {
-	Window int64 // it was metered in this window of our grant
-	Grant  nostr.ID
+	Window int64 // that it was metered in
 }
 
 // Permit lets a bulk message out.
@@ -215,12 +230,14 @@ func (Received) input()      {}
 func (Sending) input()       {}
 func (Connected) input()     {}
 func (Faulted) input()       {}
+func (Problem) input()       {}
 func (Taken) input()         {}
 func (Fate) input()          {}
 func (SyncEnded) input()     {}
 
 func (Persist) effect()     {}
 func (Send) effect()        {}
+func (SendProblem) effect() {}
 func (IssueGrant) effect()  {}
 func (SignReceipt) effect() {}
 func (StartSync) effect()   {}

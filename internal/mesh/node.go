@@ -1,0 +1,211 @@
+package mesh
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"fleetmesh.org/fleetmesh/nostr"
+	"fleetmesh.org/fleetmesh/spec"
+)
+
+// Enrolment says which strangers a node answers with a grant (§ Discovery, Enrolment).
+type Enrolment string
+
+// The ways to enrol.
+const (
+	EnrolClosed Enrolment = "closed" // only peers that the operator added
+	EnrolPoW    Enrolment = "pow"    // strangers whose descriptor carries the work asked for
+	EnrolOpen   Enrolment = "open"   // anyone
+)
+
+// Config is what a node's decisions depend on beside its state.
+type Config struct {
+	Self       nostr.PubKey
+	Class      spec.Class
+	Digest     string   // of the schema that this build speaks
+	Protocols  []string // PIURIs, as the descriptor declares them
+	Descriptor nostr.ID // of our own current descriptor
+	Enrolment  Enrolment
+	PoWBits    int
+	Window     int64             // seconds of the windows of the grants that we issue
+	Serve      []json.RawMessage // filters that a peer may pull within; empty: none
+	Seed       [32]byte          // of message and thread ids; fresh for each process
+}
+
+// Node is the state machine. It is not safe for concurrent use: whoever owns it feeds it one input at a time.
+type Node struct {
+	cfg     Config
+	peers   map[nostr.PubKey]*peer
+	threads map[string]*session // syncs under way, by thread
+	serial  uint64
+	wake    int64 // what the last WakeAt asked for
+}
+
+// New makes a node without peers.
+func New(cfg Config) *Node {
+	if cfg.Window == 0 {
+		cfg.Window = spec.C().Window.DefaultSeconds
+	}
+	return &Node{cfg: cfg, peers: map[nostr.PubKey]*peer{}, threads: map[string]*session{}}
+}
+
+const peerKey = "peer/"
+
+// Restore takes the newest record of each key, as Persist wrote it. Keys of no kind known here are an error: a newer build wrote
+// them.
+func (n *Node) Restore(records map[string]json.RawMessage) error {
+	for _, key := range slices.Sorted(maps.Keys(records)) {
+		name, ok := strings.CutPrefix(key, peerKey)
+		if !ok {
+			return fmt.Errorf("restore the journal: a record %q that this build does not know", key)
+		}
+		p := new(peer)
+		if err := json.Unmarshal(records[key], p); err != nil {
+			return fmt.Errorf("restore %s: %w", key, err)
+		}
+		if p.Key.String() != name {
+			return fmt.Errorf("restore %s: the record is of %s", key, p.Key)
+		}
+		n.peers[p.Key] = p
+	}
+	return nil
+}
+
+// Step takes one input and returns what must be done, in order.
+func (n *Node) Step(now time.Time, in Input) []Effect {
+	t := &turn{Node: n, now: now.Unix()}
+	switch in := in.(type) {
+	case Woken:
+		t.wakeUp()
+	case Stopping:
+		t.sayGoodbye()
+	case AddPeer:
+		t.addPeer(in)
+	case EndPeer:
+		t.endPeer(in)
+	case Described:
+		t.described(in)
+	case GrantSeen:
+		t.grantSeen(in)
+	case GrantIssued:
+		t.grantIssued(in)
+	case ReceiptSigned:
+		t.receiptSigned(in)
+	case Received:
+		t.received(in)
+	case Sending:
+		t.sending(in)
+	case Connected:
+		t.connected(in)
+	case Faulted:
+		t.faulted(in)
+	case Problem:
+		t.problem(in)
+	case Taken:
+		t.taken(in)
+	case Fate:
+		t.fate(in)
+	case SyncEnded:
+		t.syncEnded(in)
+	}
+	t.schedule()
+	return t.effects
+}
+
+// turn is one Step: the node, the time, and the effects so far.
+type turn struct {
+	*Node
+	now     int64
+	effects []Effect
+}
+
+func (t *turn) do(e Effect) { t.effects = append(t.effects, e) }
+
+func (t *turn) tell(p *peer, what string, format string, args ...any) {
+	t.do(Tell{Peer: p.Key, What: what, Detail: fmt.Sprintf(format, args...)})
+}
+
+// save persists a peer. Lazy is for counters, which a crash of the machine may set back a little.
+func (t *turn) save(p *peer, lazy bool) {
+	record, err := json.Marshal(p)
+	if err != nil {
+		panic("mesh: a peer always encodes: " + err.Error())
+	}
+	t.do(Persist{Key: peerKey + p.Key.String(), Record: record, Lazy: lazy})
+}
+
+// newID draws the next message id: unpredictable to others as long as the seed is.
+func (t *turn) newID() string {
+	t.serial++
+	h := sha256.New()
+	h.Write(t.cfg.Seed[:])
+	h.Write(binary.BigEndian.AppendUint64(nil, t.serial))
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// sorted returns the peers in the order of their keys, so that effects never depend on a map.
+func (n *Node) sorted() []*peer {
+	return slices.SortedFunc(maps.Values(n.peers), func(a, b *peer) int { return bytes.Compare(a.Key[:], b.Key[:]) })
+}
+
+// schedule asks to be woken at the earliest time that anything is due.
+func (t *turn) schedule() {
+	var at int64
+	for _, p := range t.peers {
+		if due := t.due(p); due > 0 && (at == 0 || due < at) {
+			at = due
+		}
+	}
+	if at != 0 && at != t.wake {
+		t.wake = at
+		t.do(WakeAt{At: at})
+	}
+}
+
+// received routes a message to its protocol, after metering it.
+func (t *turn) received(in Received) {
+	p := t.peers[in.From]
+	protocol, m, ok := spec.LookupMessage(in.Type)
+	if !ok {
+		if p != nil {
+			t.fault(p, in.Thread, spec.CodeUnsupported)
+		}
+		return
+	}
+	if in.Anonymous && in.Type != spec.MsgPeeringPropose {
+		t.do(Withhold{Code: spec.CodeMalformed})
+		return
+	}
+	if protocol.PIURI == spec.PIURISync || protocol.PIURI == spec.PIURIStanding {
+		if p == nil || len(p.Issued) == 0 || len(p.Held) == 0 || p.Stage == ended {
+			t.do(Withhold{Code: spec.CodeNotGranted})
+			return
+		}
+		t.syncMessage(p, in, m)
+		return
+	}
+	switch in.Type {
+	case spec.MsgPeeringPropose:
+		t.proposed(in)
+	case spec.MsgPeeringAccept:
+		t.accepted(p, in)
+	case spec.MsgPeeringDecline:
+		t.declined(p, in)
+	case spec.MsgPeeringAmend:
+		t.amended(p, in)
+	case spec.MsgPeeringEnd:
+		t.ended(p, in)
+	case spec.MsgBudgetReceipt, spec.MsgBudgetClose:
+		t.receipt(p, in)
+	case spec.MsgBudgetReceiptAck:
+		t.receiptAck(p, in)
+	}
+}

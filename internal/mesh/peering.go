@@ -1,0 +1,337 @@
+package mesh
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"fleetmesh.org/fleetmesh/internal/identity"
+	"fleetmesh.org/fleetmesh/internal/ledger"
+	"fleetmesh.org/fleetmesh/nostr"
+	"fleetmesh.org/fleetmesh/spec"
+)
+
+// stage is how far a peering has come.
+type stage string
+
+const (
+	known    stage = "known"    // we want it, and do not know the peer's descriptor yet
+	asked    stage = "asked"    // we proposed
+	granting stage = "granting" // the peer proposed and our grant is on its way
+	active   stage = "active"   // each has granted the other
+	refused  stage = "refused"  // the peer declined
+	ended    stage = "ended"
+)
+
+// Want is an interest: a shard, its filter, and which way events go. A shard's filter is a NIP-01 filter.
+type Want struct {
+	Shard  string          `json:"shard"`
+	Filter json.RawMessage `json:"filter"`
+	Mode   string          `json:"mode"` // pull, push or both, seen from the node that wants
+	Since  int64           `json:"since,omitempty"`
+	Until  int64           `json:"until,omitempty"`
+}
+
+// Bodies of peering/1.0 (RULINGS §6).
+type (
+	proposeBody struct {
+		Class      spec.Class       `json:"class"`
+		Protocol   [2]string        `json:"protocol"`
+		Protocols  []string         `json:"protocols"`
+		Want       []Want           `json:"want"`
+		Offer      []any            `json:"offer"`
+		Transports []string         `json:"transports"`
+		BudgetSelf map[string]int64 `json:"budget_self,omitempty"`
+		PoW        *powBody         `json:"pow,omitempty"`
+	}
+	powBody struct {
+		Bits  int    `json:"bits"`
+		Event string `json:"event"`
+	}
+	acceptBody struct {
+		Grants []string `json:"grants"`
+	}
+	declineBody struct {
+		Code spec.Code `json:"code"`
+		Note string    `json:"note,omitempty"`
+	}
+	amendBody struct {
+		Grant string     `json:"grant"`
+		Cause spec.Cause `json:"cause"`
+	}
+	endBody struct {
+		Reason string `json:"reason,omitempty"`
+	}
+)
+
+// addPeer begins a peering, or takes up new wishes about one.
+func (t *turn) addPeer(in AddPeer) {
+	p := t.peers[in.Peer]
+	if p == nil {
+		p = &peer{Key: in.Peer, Stage: known}
+		t.peers[in.Peer] = p
+	}
+	p.Added = true
+	if in.Tier != "" {
+		p.Seed = in.Tier
+	}
+	p.Wants = in.Wants
+	if p.Stage == ended || p.Stage == refused {
+		p.Stage = known
+	}
+	t.save(p, false)
+	if p.Stage == known && p.Described {
+		t.propose(p)
+	}
+}
+
+// described takes note of a live descriptor, and proposes where the operator waits for it.
+func (t *turn) described(in Described) {
+	d := in.Descriptor
+	p := t.peers[d.Subject]
+	if p == nil {
+		p = &peer{Key: d.Subject, Stage: known}
+		t.peers[d.Subject] = p
+	}
+	p.Described, p.Class, p.Work = true, d.Class, min(d.Work, d.Committed)
+	p.Protocols = d.Protocols
+	p.DigestDiffers = d.Digest != t.cfg.Digest
+	if p.Added && p.Stage == known {
+		t.propose(p)
+	}
+}
+
+func (t *turn) propose(p *peer) {
+	if lacks := t.lacking(p.Protocols); lacks != "" {
+		p.Stage = refused
+		t.save(p, false)
+		t.do(Tell{Peer: p.Key, What: "peering-impossible", Code: spec.CodeUnsupportedProtocol, Detail: "the peer does not speak " + lacks})
+		return
+	}
+	p.Stage, p.Thread = asked, t.newID()
+	t.save(p, false)
+	t.do(Send{To: p.Key, Type: spec.MsgPeeringPropose, ID: p.Thread, First: true, Body: proposeBody{
+		Class: t.cfg.Class, Protocol: [2]string{spec.C().Protocol.Name, t.cfg.Digest}, Protocols: t.cfg.Protocols,
+		Want: nonNil(p.Wants), Offer: []any{}, Transports: []string{"wss"}, BudgetSelf: map[string]int64{"window": t.cfg.Window},
+		PoW: &powBody{Bits: t.cfg.PoWBits, Event: t.cfg.Descriptor.String()},
+	}})
+	t.tell(p, "proposed", "thread %s", p.Thread)
+}
+
+func nonNil[T any](s []T) []T {
+	if s == nil {
+		return []T{}
+	}
+	return s
+}
+
+// lacking returns the first required protocol that the list has in no compatible version, "" if it has them all
+// (§ Governance: same major, minor at or above ours).
+func (t *turn) lacking(protocols []string) string {
+	for _, need := range spec.C().Protocol.Required {
+		if !slices.ContainsFunc(protocols, func(has string) bool { return identity.VersionAtLeast(has, need) }) {
+			return need
+		}
+	}
+	return ""
+}
+
+// proposed answers a proposal with a grant or a decline. The proposal is anonymous: the answer goes, sealed, to the key that it claims to be
+// from, so a forger learns nothing and gains nothing.
+func (t *turn) proposed(in Received) {
+	p := t.peers[in.From]
+	if p == nil || !p.Described {
+		t.do(Withhold{Code: spec.CodeMalformed}) // the host brings the descriptor before the proposal
+		return
+	}
+	var body proposeBody
+	if err := json.Unmarshal(in.Body, &body); err != nil {
+		t.decline(p, in, spec.CodeMalformed, "the body cannot be read")
+		return
+	}
+	if code, note := t.welcome(p, &body); code != "" {
+		t.decline(p, in, code, note)
+		return
+	}
+	p.PeerWants = body.Want
+	if p.Stage == asked && t.cfg.Self.String() < p.Key.String() {
+		return // both proposed at once: the proposal of the lower key stands, so that there is one thread
+	}
+	p.Stage, p.Thread = granting, in.Thread
+	t.save(p, false)
+	t.issue(p)
+}
+
+func (t *turn) decline(p *peer, in Received, code spec.Code, note string) {
+	t.do(Send{To: in.From, Type: spec.MsgPeeringDecline, ID: t.newID(), Thread: in.Thread, Body: declineBody{code, note}})
+	t.do(Tell{Peer: p.Key, What: "declined", Code: code, Detail: note})
+	if !p.Added && len(p.Issued) == 0 {
+		delete(t.peers, p.Key) // a stranger leaves nothing behind
+	}
+}
+
+// welcome says why a proposal is declined, or "".
+func (t *turn) welcome(p *peer, body *proposeBody) (spec.Code, string) {
+	if lacks := t.lacking(body.Protocols); lacks != "" {
+		return spec.CodeUnsupportedProtocol, "needs " + lacks
+	}
+	for _, w := range body.Want {
+		if _, err := nostr.ParseFilter(w.Filter); err != nil {
+			return spec.CodeMalformed, fmt.Sprintf("the filter of shard %q: %v", w.Shard, err)
+		}
+	}
+	if p.Worst == spec.S4 {
+		return spec.CodeRevoked, "this key is revoked here"
+	}
+	if p.Added {
+		return "", ""
+	}
+	switch t.cfg.Enrolment {
+	case EnrolOpen:
+		return "", ""
+	case EnrolPoW:
+		if p.Work < t.cfg.PoWBits {
+			return spec.CodePoWRequired, fmt.Sprintf("the descriptor carries %d bits of work, %d are asked for", p.Work, t.cfg.PoWBits)
+		}
+		return "", ""
+	}
+	return spec.CodeInvitationRequired, "this node peers with those that its operator adds"
+}
+
+// issue opens our grant to the peer: at its tier's opening, in scope of what is served and what we want of it.
+func (t *turn) issue(p *peer) {
+	if p.Stands.Limits == nil {
+		p.Stands = ledger.NewStanding(spec.TierProbation)
+		if p.Seed != "" {
+			p.Stands = ledger.Standing{Tier: p.Seed, Limits: ledger.Seeded(p.Seed)}
+		}
+	}
+	t.do(IssueGrant{Subject: p.Key, Grant: t.grant(p)})
+}
+
+// grant writes the peer's present standing as a grant.
+func (t *turn) grant(p *peer) *ledger.Grant {
+	g := ledger.NewGrant(t.cfg.Self, p.Key, p.Stands.Tier, t.scopes(p), t.now)
+	g.Window = t.cfg.Window
+	g.Limits = p.Stands.Limits.Clamp(p.Stands.Tier)
+	return g
+}
+
+// scopes says what the peer may push to us, which is what we asked of it, and what it may pull from us.
+func (t *turn) scopes(p *peer) (s []ledger.Scope) {
+	for _, w := range p.Wants {
+		if f, err := nostr.ParseFilter(w.Filter); err == nil {
+			s = append(s, ledger.Scope{Direction: ledger.Push, Filter: f})
+		}
+	}
+	for _, raw := range t.cfg.Serve {
+		if f, err := nostr.ParseFilter(raw); err == nil {
+			s = append(s, ledger.Scope{Direction: ledger.Pull, Filter: f})
+		}
+	}
+	return s
+}
+
+// grantIssued makes an issued grant the one in force, and tells the peer.
+func (t *turn) grantIssued(in GrantIssued) {
+	p := t.peers[in.Subject]
+	if p == nil {
+		return
+	}
+	p.Issued = p.Issued.push(in.Grant)
+	id := in.Grant.ID
+	body := acceptBody{Grants: []string{id.String()}}
+	cause := p.Cause
+	p.Cause = ""
+	if p.Stage == granting && len(p.Held) > 0 {
+		p.Stage = active
+	}
+	t.save(p, false)
+	if cause != "" {
+		t.do(Send{To: p.Key, Type: spec.MsgPeeringAmend, ID: t.newID(), Thread: p.Thread, Grants: []nostr.ID{id}, Durable: true, Body: amendBody{id.String(), cause}})
+	} else {
+		t.do(Send{To: p.Key, Type: spec.MsgPeeringAccept, ID: t.newID(), Thread: p.Thread, Grants: []nostr.ID{id}, Body: body})
+	}
+	t.tell(p, "granted", "grant %s, tier %s", id, in.Grant.Tier)
+	t.startIfActive(p)
+}
+
+// grantSeen takes a grant that the peer issued to us.
+func (t *turn) grantSeen(in GrantSeen) {
+	p := t.peers[in.Issuer]
+	if p == nil || (p.Stage != asked && p.Stage != granting && p.Stage != active) {
+		return // nobody asked for it
+	}
+	if held := p.Held.current(); held != nil && in.Grant.CreatedAt <= held.CreatedAt {
+		return // held already, or older than what is held
+	}
+	p.Held = p.Held.push(in.Grant)
+	t.save(p, false)
+	t.tell(p, "grant-held", "grant %s, tier %s", in.Grant.ID, in.Grant.Tier)
+}
+
+// accepted answers the peer's grant with ours, or completes the peering.
+func (t *turn) accepted(p *peer, in Received) {
+	if p == nil || len(p.Held) == 0 || in.Thread != p.Thread {
+		return
+	}
+	switch {
+	case p.Stage == asked:
+		p.Stage = granting
+		t.save(p, false)
+		t.issue(p)
+	case len(p.Issued) > 0 && p.Stage != active && p.Stage != ended:
+		p.Stage = active
+		t.save(p, false)
+		t.startIfActive(p)
+	}
+}
+
+func (t *turn) declined(p *peer, in Received) {
+	if p == nil || p.Stage != asked || in.Thread != p.Thread {
+		return
+	}
+	var body declineBody
+	_ = json.Unmarshal(in.Body, &body) // a decline that cannot be read is a decline
+	p.Stage = refused
+	t.save(p, false)
+	t.do(Tell{Peer: p.Key, What: "peering-declined", Code: body.Code, Detail: body.Note})
+}
+
+func (t *turn) amended(p *peer, in Received) {
+	if p == nil || len(p.Held) == 0 {
+		return
+	}
+	var body amendBody
+	if err := json.Unmarshal(in.Body, &body); err != nil {
+		t.fault(p, in.Thread, spec.CodeMalformed)
+		return
+	}
+	t.tell(p, "amended", "grant %s, cause %s", body.Grant, body.Cause)
+}
+
+func (t *turn) endPeer(in EndPeer) {
+	p := t.peers[in.Peer]
+	if p == nil || p.Stage == ended {
+		return
+	}
+	t.closeWindow(p)
+	t.finish(p, in.Reason)
+	t.do(Send{To: p.Key, Type: spec.MsgPeeringEnd, ID: t.newID(), Thread: p.Thread, Durable: true, Body: endBody{in.Reason}})
+}
+
+func (t *turn) ended(p *peer, in Received) {
+	if p == nil || p.Stage == ended {
+		return
+	}
+	var body endBody
+	_ = json.Unmarshal(in.Body, &body) // an end that cannot be read is an end
+	t.finish(p, body.Reason)
+}
+
+func (t *turn) finish(p *peer, reason string) {
+	p.Stage, p.Added = ended, false
+	p.Issued, p.Held = nil, nil
+	t.save(p, false)
+	t.tell(p, "ended", "%s", reason)
+}

@@ -1,0 +1,165 @@
+package mesh
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"fleetmesh.org/fleetmesh/internal/ledger"
+	"fleetmesh.org/fleetmesh/nostr"
+	"fleetmesh.org/fleetmesh/spec"
+)
+
+// Bodies of sync/1.0 (RULINGS §6). Neg is a negentropy message in hex, as NIP-77 writes it.
+type (
+	// OpenBody begins a session and brings the first negentropy message.
+	OpenBody struct {
+		Shard  string          `json:"shard"`
+		Filter json.RawMessage `json:"filter"`
+		Since  int64           `json:"since,omitempty"`
+		Until  int64           `json:"until,omitempty"`
+		Mode   string          `json:"mode"`
+		Neg    string          `json:"neg"`
+	}
+	// FrameBody is a further negentropy message.
+	FrameBody struct {
+		Neg string `json:"neg"`
+	}
+	// WantBody asks for events by id.
+	WantBody struct {
+		IDs []string `json:"ids"`
+	}
+	// DeliverBody counts the delivery envelopes that are attached, one an event.
+	DeliverBody struct {
+		Count int `json:"count"`
+	}
+	// DeliveredBody says what became of a deliver's events.
+	DeliveredBody struct {
+		Stored    int          `json:"stored"`
+		Duplicate int          `json:"duplicate"`
+		Refused   []RefusedRef `json:"refused"`
+	}
+	// RefusedRef names a delivered event that was not taken, and why.
+	RefusedRef struct {
+		ID   string    `json:"id"`
+		Code spec.Code `json:"code"`
+	}
+	// DoneBody ends a session: how many events the initiator had for the other, and needed of it.
+	DoneBody struct {
+		Have int64 `json:"have"`
+		Need int64 `json:"need"`
+	}
+	// RefuseBody ends or refuses a session.
+	RefuseBody struct {
+		Code spec.Code `json:"code"`
+	}
+)
+
+// Modes of an interest contract (§ Replication).
+const (
+	ModePull = "pull"
+	ModePush = "push"
+	ModeBoth = "both"
+)
+
+// resyncSeconds is how long a finished sync rests before the next.
+const resyncSeconds = 300
+
+// session is a sync under way.
+type session struct {
+	peer  nostr.PubKey
+	ours  bool // we began it
+	shard string
+}
+
+// startIfActive begins the syncs that the operator wants, once the peering stands.
+func (t *turn) startIfActive(p *peer) {
+	if p.Stage != active || len(p.Wants) == 0 || p.Stands.ZeroUntil > t.now {
+		return
+	}
+	for _, s := range t.threads {
+		if s.peer == p.Key && s.ours {
+			return // one at a time; the next begins when it rests
+		}
+	}
+	want := p.Wants[p.NextWant%len(p.Wants)]
+	p.NextWant++
+	thread := t.newID()
+	t.threads[thread] = &session{peer: p.Key, ours: true, shard: want.Shard}
+	p.NextSync = 0
+	t.do(StartSync{Peer: p.Key, Session: thread, Want: want})
+}
+
+// syncMessage meters a message of sync/1.0 or standing/1.0 and lets it through or not.
+func (t *turn) syncMessage(p *peer, in Received, m *spec.MessageSpec) {
+	window, code := t.meterIn(p, in, m)
+	if code != "" {
+		t.do(Withhold{Code: code})
+		return
+	}
+	if in.Type == spec.MsgSyncOpen {
+		t.opened(p, in)
+		return
+	}
+	s := t.threads[in.Thread]
+	if s == nil || s.peer != p.Key {
+		t.do(Withhold{Code: spec.CodeNotGranted})
+		return
+	}
+	t.do(Pass{Window: window})
+}
+
+// opened accepts a session whose filter the grant's scope covers, or refuses it.
+func (t *turn) opened(p *peer, in Received) {
+	var body OpenBody
+	refuse := func(code spec.Code) {
+		t.do(Send{To: p.Key, Type: spec.MsgSyncRefuse, ID: t.newID(), Thread: in.Thread, Body: RefuseBody{code}})
+		t.do(Tell{Peer: p.Key, What: "sync-refused", Code: code})
+	}
+	if err := json.Unmarshal(in.Body, &body); err != nil {
+		refuse(spec.CodeMalformed)
+		return
+	}
+	f, err := nostr.ParseFilter(body.Filter)
+	if err != nil || (body.Mode != ModePull && body.Mode != ModePush && body.Mode != ModeBoth) {
+		refuse(spec.CodeMalformed)
+		return
+	}
+	if t.threads[in.Thread] != nil {
+		refuse(spec.CodeMalformed)
+		return
+	}
+	scopes := p.Issued.current().Scopes
+	if body.Mode != ModePush && !covers(scopes, ledger.Pull, &f) || body.Mode != ModePull && !covers(scopes, ledger.Push, &f) {
+		refuse(spec.CodeOutOfScope)
+		return
+	}
+	t.threads[in.Thread] = &session{peer: p.Key, shard: body.Shard}
+	t.do(ServeSync{Peer: p.Key, Session: in.Thread, Open: body})
+}
+
+// syncEnded closes the books of a session and plans the next.
+func (t *turn) syncEnded(in SyncEnded) {
+	s := t.threads[in.Session]
+	p := t.peers[in.Peer]
+	if s == nil || p == nil || s.peer != in.Peer {
+		return
+	}
+	delete(t.threads, in.Session)
+	t.do(Tell{Peer: p.Key, What: "sync-ended", Code: in.Code, Detail: syncDetail(s, in)})
+	if !s.ours {
+		return
+	}
+	if p.NextWant%max(1, len(p.Wants)) != 0 && in.Code == "" {
+		t.startIfActive(p)
+		return
+	}
+	p.NextSync = t.now + resyncSeconds
+}
+
+func syncDetail(s *session, in SyncEnded) string {
+	side := "served"
+	if s.ours {
+		side = "began"
+	}
+	return fmt.Sprintf("%s shard %q: %d delivered, %d taken", side, s.shard, in.Have, in.Need)
+}
