@@ -78,15 +78,16 @@ func (w *WSS) listener() *faceListener {
 	return w.face
 }
 
-// FaceConn is a WebSocket on which a relay face has echoed the subprotocol. One
-// goroutine reads while others write; Close may come from any.
+// FaceConn is a WebSocket on which a relay face has echoed the subprotocol;
+// relay.Conn is one. One goroutine may read while another writes.
 type FaceConn interface {
-	// ReadText waits for the next text message; anything else is an error. When
-	// ctx is done it returns, and the connection need not be usable any more.
-	ReadText(ctx context.Context) ([]byte, error)
-	// WriteText sends one text message.
-	WriteText(ctx context.Context, b []byte) error
-	Close() error
+	// Read waits for the next text message, which the caller may keep. Once it has
+	// failed, or ctx has ended it, reading is over.
+	Read(ctx context.Context) ([]byte, error)
+	// Write sends one text message.
+	Write(ctx context.Context, msg []byte) error
+	// Close says goodbye with a status code of RFC 6455 and a reason.
+	Close(code uint16, reason string) error
 }
 
 // Serve turns a connection of the relay face into a stream for the listener and
@@ -131,9 +132,9 @@ func (w *WSS) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 // wsFace shows a wsStream as a FaceConn.
 type wsFace struct{ s *wsStream }
 
-func (f wsFace) ReadText(ctx context.Context) ([]byte, error)  { return f.s.Receive(ctx) }
-func (f wsFace) WriteText(ctx context.Context, b []byte) error { return f.s.Send(ctx, b) }
-func (f wsFace) Close() error                                  { return f.s.Close() }
+func (f wsFace) Read(ctx context.Context) ([]byte, error)  { return f.s.Receive(ctx) }
+func (f wsFace) Write(ctx context.Context, b []byte) error { return f.s.Send(ctx, b) }
+func (f wsFace) Close(uint16, string) error                { return f.s.Close() }
 
 type faceListener struct {
 	wss   *WSS
@@ -170,11 +171,11 @@ func (s *faceStream) Send(ctx context.Context, frame []byte) error {
 	if len(frame) > MaxFrame {
 		return ErrFrameTooLarge
 	}
-	return s.ended(s.conn.WriteText(ctx, frame))
+	return s.ended(s.conn.Write(ctx, frame))
 }
 
 func (s *faceStream) Receive(ctx context.Context) ([]byte, error) {
-	b, err := s.conn.ReadText(ctx)
+	b, err := s.conn.Read(ctx)
 	if err == nil && len(b) > MaxFrame {
 		err = ErrFrameTooLarge
 	}
@@ -184,7 +185,8 @@ func (s *faceStream) Receive(ctx context.Context) ([]byte, error) {
 	return b, nil
 }
 
-// ended closes the stream on an error and names that error.
+// ended closes the stream on an error and names that error: what a face says of a
+// connection that is over differs, but it is over.
 func (s *faceStream) ended(err error) error {
 	if err == nil {
 		return nil
@@ -195,14 +197,17 @@ func (s *faceStream) ended(err error) error {
 	default:
 	}
 	s.Close()
-	return streamError("carry", err)
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrFrameTooLarge) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrClosed, err)
 }
 
 func (s *faceStream) Close() error {
 	var err error
 	s.once.Do(func() {
 		close(s.done)
-		err = s.conn.Close()
+		err = s.conn.Close(uint16(websocket.StatusNormalClosure), "")
 	})
 	return err
 }
