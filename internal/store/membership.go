@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"encoding/hex"
+	"math"
 	"strings"
 
 	"fleetmesh.org/fleetmesh/nostr"
@@ -55,10 +56,12 @@ func (v Version) Beats(w Version) bool {
 // has and has not dropped, expired or not. Engines answer from the state before the
 // event but after every earlier event of the same batch.
 type State interface {
+	// Has says whether the id is held.
+	Has(id nostr.ID) bool
 	// Held returns the event, or nil.
 	Held(id nostr.ID) (*nostr.Event, error)
-	// Current returns the held event of an address, or nil.
-	Current(a nostr.Address) (*nostr.Event, error)
+	// Current returns the held version of an address.
+	Current(a nostr.Address) (Held, bool)
 	// RefusedAs returns the reason under which the id stands in the refused index.
 	RefusedAs(id nostr.ID) (reason string, ok bool)
 	// Asked says whether that key asked for the deletion of that id.
@@ -69,6 +72,24 @@ type State interface {
 	Floor(a nostr.Address) (Version, bool)
 	// VanishedUpTo returns the newest created_at of the key's vanish requests to us.
 	VanishedUpTo(k nostr.PubKey) (int64, bool)
+}
+
+// Held is a held version of an address and the time at which it expires, or NoExpiry.
+type Held struct {
+	Version
+	Expires int64
+}
+
+// NoExpiry is the Expires of an event without an expiration.
+const NoExpiry = math.MaxInt64
+
+// HeldOf returns what Current has to say of e.
+func HeldOf(e *nostr.Event) Held {
+	h := Held{VersionOf(e), NoExpiry}
+	if at, ok := e.Expiration(); ok {
+		h.Expires = at
+	}
+	return h
 }
 
 // Drop is the removal of a held event.
@@ -122,11 +143,7 @@ func (r *Rules) Decide(s State, e *nostr.Event, now int64) (Change, error) {
 		c.Outcome, c.Refuse = Expired, ReasonExpired
 		return c, nil
 	}
-	held, err := s.Held(e.ID)
-	if err != nil {
-		return c, err
-	}
-	if held != nil {
+	if s.Has(e.ID) {
 		c.Outcome = Duplicate
 		return c, nil
 	}
@@ -163,15 +180,12 @@ func (r *Rules) place(s State, c *Change, now int64) error {
 		c.Outcome, c.Refuse = Superseded, ReasonSuperseded
 		return nil
 	}
-	cur, err := s.Current(addr)
-	if err != nil {
-		return err
-	}
+	cur, has := s.Current(addr)
 	// An expired version is not in the set, so it beats nothing.
-	wins := cur == nil || cur.ExpiredAt(now) || nostr.Supersedes(e, cur)
-	if cur != nil && wins {
+	wins := !has || cur.Expires <= now || VersionOf(e).Beats(cur.Version)
+	if has && wins {
 		reason := ReasonSuperseded
-		if cur.ExpiredAt(now) {
+		if cur.Expires <= now {
 			reason = ReasonExpired
 		}
 		c.Drops = append(c.Drops, Drop{cur.ID, reason})
@@ -288,11 +302,7 @@ func (r *Rules) deletions(s State, c *Change) error {
 			continue
 		}
 		c.Bounds = append(c.Bounds, a)
-		cur, err := s.Current(a)
-		if err != nil {
-			return err
-		}
-		if cur != nil && cur.CreatedAt <= e.CreatedAt && !dropped[cur.ID] {
+		if cur, ok := s.Current(a); ok && cur.CreatedAt <= e.CreatedAt && !dropped[cur.ID] {
 			dropped[cur.ID] = true
 			c.Drops = append(c.Drops, Drop{cur.ID, ReasonDeleted})
 		}

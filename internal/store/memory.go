@@ -82,8 +82,16 @@ var _ Store = (*Memory)(nil)
 type memState struct{ m *Memory }
 
 func (s memState) Held(id nostr.ID) (*nostr.Event, error) { return s.m.events[id].Event, nil }
-func (s memState) Current(a nostr.Address) (*nostr.Event, error) {
-	return s.m.events[s.m.current[a]].Event, nil
+func (s memState) Has(id nostr.ID) bool {
+	_, ok := s.m.events[id]
+	return ok
+}
+func (s memState) Current(a nostr.Address) (Held, bool) {
+	e := s.m.events[s.m.current[a]].Event
+	if e == nil {
+		return Held{}, false
+	}
+	return HeldOf(e), true
 }
 func (s memState) RefusedAs(id nostr.ID) (string, bool) {
 	r, ok := s.m.refused[id]

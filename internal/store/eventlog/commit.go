@@ -1,0 +1,268 @@
+package eventlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+
+	"fleetmesh.org/fleetmesh/internal/store"
+	"fleetmesh.org/fleetmesh/nostr"
+)
+
+// request is a piece of work for the writer. run changes memory and adds records; the change
+// is durable and visible when done is closed without an error.
+type request struct {
+	run  func() error
+	size int // events, about
+	err  error
+	done chan struct{}
+}
+
+const (
+	groupEvents = 4096 // at most about so many events become one write
+	chunkEvents = 2048 // a larger batch is cut into such pieces, each durable by itself
+)
+
+// do has the writer do something and waits until it is durable.
+func (s *Store) do(ctx context.Context, size int, run func() error) error {
+	if err := s.check(ctx); err != nil {
+		return err
+	}
+	if err := s.writable(); err != nil {
+		return err
+	}
+	r := &request{run: run, size: size, done: make(chan struct{})}
+	select {
+	case s.requests <- r:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.stop:
+		return store.ErrClosed
+	}
+	// From here on the change may happen whatever the caller does: wait for the truth.
+	<-r.done
+	return r.err
+}
+
+// writable returns the error that made the store read-only.
+func (s *Store) writable() error {
+	if err := s.failed.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// fail makes the store read-only for good: after a failed write or sync nobody knows what
+// is on the disk, so nothing may be acknowledged any more until the log is read again.
+func (s *Store) fail(err error) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		err = fmt.Errorf("%w: the disk is full: %w", store.ErrFull, err)
+	}
+	err = fmt.Errorf("%w until it is opened again: %w", store.ErrReadOnly, err)
+	if s.failed.CompareAndSwap(nil, &err) {
+		s.opts.Log.Error("store is read-only", "cause", err)
+	}
+	return *s.failed.Load()
+}
+
+// write is the writer: it takes what has come, does it, makes it durable, shows it and
+// answers, over and over.
+func (s *Store) write() {
+	defer s.writer.Done()
+	for {
+		var group []*request
+		select {
+		case r := <-s.requests:
+			group = append(group, r)
+		case <-s.stop:
+			s.refuseRest()
+			return
+		}
+		size := group[0].size
+	more:
+		for size < groupEvents && len(group) < groupEvents {
+			select {
+			case r := <-s.requests:
+				group = append(group, r)
+				size += r.size
+			default:
+				break more
+			}
+		}
+		s.commit(group)
+	}
+}
+
+// refuseRest answers those who came too late.
+func (s *Store) refuseRest() {
+	for {
+		select {
+		case r := <-s.requests:
+			r.err = store.ErrClosed
+			close(r.done)
+		default:
+			return
+		}
+	}
+}
+
+// commit does a group of requests as one write.
+func (s *Store) commit(group []*request) {
+	s.wmu.Lock()
+	defer s.wmu.Unlock()
+	err := s.writable()
+	if err == nil {
+		s.buf = s.buf[:0]
+		for _, r := range group {
+			r.err = r.run()
+		}
+		err = s.flushLog()
+	}
+	if err == nil {
+		s.publish()
+		err = s.roll()
+	}
+	for _, r := range group {
+		if err != nil {
+			r.err = err
+		}
+		close(r.done)
+	}
+}
+
+// flushLog writes the group's records and syncs them.
+func (s *Store) flushLog() error {
+	if len(s.buf) == 0 {
+		return nil
+	}
+	if _, err := s.active.f.WriteAt(s.buf, s.base); err != nil {
+		return s.fail(fmt.Errorf("write log: %w", err))
+	}
+	if !s.opts.NoSync {
+		if err := s.active.f.Sync(); err != nil {
+			return s.fail(fmt.Errorf("sync log: %w", err))
+		}
+	}
+	s.base += int64(len(s.buf))
+	s.active.size.Store(s.base)
+	return nil
+}
+
+// publish shows the group's changes to readers.
+func (s *Store) publish() {
+	s.vmu.Lock()
+	s.vis = s.lsn
+	s.vmu.Unlock()
+	s.lastSeq.Store(s.maxSeq)
+}
+
+// install makes a version the current one.
+func (s *Store) install(v *version) {
+	v.hold()
+	s.vmu.Lock()
+	old := s.cur
+	s.cur = v
+	s.vmu.Unlock()
+	if old != nil {
+		old.release()
+	}
+}
+
+// roll begins a new log file and a new head when the old ones are full.
+func (s *Store) roll() error {
+	if s.base >= s.opts.LogFileBytes {
+		if err := s.newLog(); err != nil {
+			return s.fail(err)
+		}
+	}
+	if len(s.cur.head.docs) >= s.opts.headDocs {
+		if err := s.seal(); err != nil {
+			return s.fail(err)
+		}
+	}
+	return nil
+}
+
+func (s *Store) newLog() error {
+	l, err := createLog(s.fs, s.man.NextLog, 0)
+	if err != nil {
+		return err
+	}
+	s.man.NextLog++
+	v := s.cur.clone()
+	v.files[l.no] = l
+	s.active, s.base = l, logHeader
+	s.install(v)
+	s.nudge()
+	return nil
+}
+
+// seal makes the head a segment in memory and begins a new one.
+func (s *Store) seal() error {
+	if len(s.cur.head.docs) == 0 {
+		return nil
+	}
+	seg, err := s.cur.head.segment()
+	if err != nil {
+		return err
+	}
+	v := s.cur.clone()
+	v.head = newHead()
+	if seg.n > 0 {
+		v.mem = append(v.mem, seg)
+	}
+	s.install(v)
+	s.nudge()
+	return nil
+}
+
+// add appends a change to the group: it is in memory at once, where only the writer sees it.
+func (s *Store) add(e *nostr.Event, fx *effects) {
+	if e == nil && fx.empty() {
+		return
+	}
+	s.lsn++
+	var json []byte
+	if e != nil {
+		json = e.JSON()
+	}
+	at := len(s.buf)
+	s.buf = appendRecord(s.buf, s.lsn, json, fx)
+	p := pos{s.active.no, uint32(s.base + int64(at)), uint32(len(s.buf) - at)}
+	if e != nil {
+		s.index(e, s.lsn, p)
+	}
+	s.tables.apply(fx)
+}
+
+// index puts an event into the head.
+func (s *Store) index(e *nostr.Event, lsn uint64, p pos) {
+	d := doc{id: e.ID, at: e.CreatedAt, lsn: lsn, pos: p, kind: e.Kind, expires: store.HeldOf(e).Expires}
+	s.terms = s.hash.terms(s.terms, e)
+	s.cur.head.add(d, e, s.terms)
+	s.tables.stored(e.ID)
+	s.maxSeq = max(s.maxSeq, lsn)
+	s.dmu.Lock()
+	delete(s.damaged, e.ID)
+	s.dmu.Unlock()
+}
+
+// kill marks a document dead as of the change that is being made, and returns what to log.
+func (s *Store) kill(d *doc, at place, reason string) dropped {
+	if at.seg == nil {
+		s.cur.head.kill(at.n, s.lsn+1)
+	} else {
+		at.seg.kill(at.n, s.lsn+1)
+	}
+	s.bury(d.pos)
+	return dropped{d.lsn, d.id, reason}
+}
+
+// bury counts a record's bytes as dead.
+func (s *Store) bury(p pos) {
+	p = s.cur.place(p)
+	if f := s.cur.files[p.file]; f != nil {
+		f.dead.Add(int64(p.size))
+	}
+}

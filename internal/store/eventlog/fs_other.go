@@ -1,0 +1,38 @@
+//go:build !unix
+
+package eventlog
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+)
+
+// SyncDir does nothing where directories cannot be synced.
+func (d osFS) SyncDir() error { return nil }
+
+// lockFile is a lock by existence: the system has no advisory locks that the standard library
+// knows. A crash leaves it behind, to be removed by hand.
+type lockFile struct {
+	f    *os.File
+	path string
+}
+
+func (l lockFile) Close() error { return errors.Join(l.f.Close(), os.Remove(l.path)) }
+
+func (d osFS) Lock(name string) (io.Closer, error) {
+	f, err := os.OpenFile(d.path(name), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil, ErrLocked
+	}
+	if err != nil {
+		return nil, err
+	}
+	return lockFile{f, d.path(name)}, nil
+}
+
+func (d osFS) Map(name string) ([]byte, func() error, error) {
+	b, err := os.ReadFile(d.path(name))
+	return b, func() error { return nil }, err
+}

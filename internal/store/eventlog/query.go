@@ -1,0 +1,460 @@
+package eventlog
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"iter"
+	"slices"
+
+	"fleetmesh.org/fleetmesh/internal/store"
+	"fleetmesh.org/fleetmesh/nostr"
+)
+
+// hit is a matching document and, where it was read already, its event.
+type hit struct {
+	doc
+	at place
+	e  *nostr.Event
+}
+
+// before is NIP-01's order of answers: newest first, in a tie the lower id.
+func (h *hit) before(o *hit) bool {
+	if h.doc.at != o.doc.at {
+		return h.doc.at > o.doc.at
+	}
+	return bytes.Compare(h.id[:], o.id[:]) < 0
+}
+
+func compareHits(a, b hit) int {
+	switch {
+	case a.before(&b):
+		return -1
+	case a.id == b.id:
+		return 0
+	}
+	return 1
+}
+
+// stream yields hits in NIP-01's order. ok is false at the end.
+type stream interface {
+	next() (h hit, ok bool, err error)
+}
+
+// budget bounds how many events a search reads.
+type budget struct{ left int }
+
+// scan is what the streams of one filter share.
+type scan struct {
+	n      snapshot
+	p      *plan
+	now    int64
+	budget *budget
+}
+
+// needsEvent says whether the event decides about a document of that kind.
+func (c *scan) needsEvent(k nostr.Kind) bool { return len(c.p.search) > 0 || c.p.hidden(k) }
+
+// admit decides about a document with the event in hand.
+func (c *scan) admit(e *nostr.Event) bool {
+	return c.p.view.Allows(e) && c.p.search.Match(e)
+}
+
+// segStream walks one segment from its newest document to its oldest.
+type segStream struct {
+	*scan
+	s     *segment
+	from  []list // candidates: what is left of each list
+	ends  []int
+	all   uint32 // if from is nil, candidates are the documents below this
+	low   uint32 // no document below this
+	rest  []group
+	shown *group // documents with a p tag of a key that the view reveals to
+
+	group  []hit // of one second, last first
+	ahead  hit
+	hasOne bool
+	done   bool
+}
+
+func (c *scan) segment(s *segment) *segStream {
+	st := &segStream{scan: c, s: s, low: s.lowerAt(c.p.since)}
+	high := uint32(s.n)
+	if c.p.until < maxTime {
+		high = s.lowerAt(c.p.until + 1)
+	}
+	first, rest, none := c.p.resolve(s.n, s.postings)
+	if none || st.low >= high {
+		st.done = true
+		return st
+	}
+	st.rest, st.all = rest, high
+	if len(c.p.groups) > 0 {
+		for _, l := range first.lists {
+			st.from = append(st.from, l)
+			end := l.len()
+			if high < uint32(s.n) {
+				end = l.lower(high)
+			}
+			st.ends = append(st.ends, end)
+		}
+	}
+	if len(c.p.hide) > 0 {
+		st.shown = &group{}
+		for _, t := range c.p.reveal {
+			if l := s.postings(t); l.len() > 0 {
+				st.shown.lists = append(st.shown.lists, l)
+			}
+		}
+	}
+	return st
+}
+
+// candidate returns the next document number, downwards, each once.
+func (st *segStream) candidate() (uint32, bool) {
+	if st.from == nil {
+		if st.all <= st.low {
+			return 0, false
+		}
+		st.all--
+		return st.all, true
+	}
+	best, found := uint32(0), false
+	for i, l := range st.from {
+		if e := st.ends[i]; e > 0 {
+			if d := l.get(e - 1); !found || d > best {
+				best, found = d, true
+			}
+		}
+	}
+	if !found || best < st.low {
+		return 0, false
+	}
+	for i, l := range st.from {
+		for st.ends[i] > 0 && l.get(st.ends[i]-1) == best {
+			st.ends[i]--
+		}
+	}
+	return best, true
+}
+
+// advance returns the next matching document, in descending document order.
+func (st *segStream) advance() (hit, bool, error) {
+	for {
+		d, ok := st.candidate()
+		if !ok {
+			return hit{}, false, nil
+		}
+		if ok, err := st.matches(d); err != nil {
+			return hit{}, false, err
+		} else if !ok {
+			continue
+		}
+		h := hit{doc: st.s.doc(d), at: place{st.s, d}}
+		if !st.needsEvent(h.kind) {
+			return h, true, nil
+		}
+		if len(st.p.search) > 0 {
+			if st.budget.left--; st.budget.left < 0 {
+				return hit{}, false, nil
+			}
+		}
+		e, err := st.n.read(&h.doc)
+		if errors.Is(err, errDamaged) {
+			continue
+		}
+		if err != nil {
+			return hit{}, false, err
+		}
+		if h.e = e; st.admit(e) {
+			return h, true, nil
+		}
+	}
+}
+
+// matches decides about a document as far as the index can.
+func (st *segStream) matches(d uint32) (bool, error) {
+	s := st.s
+	k := s.kind(d)
+	if !st.p.wantsKind(k) || !s.live(d, st.n.vis) || s.expires(d) <= st.now {
+		return false, nil
+	}
+	for i := range st.rest {
+		if !st.rest[i].contains(d) {
+			return false, nil
+		}
+	}
+	if st.p.hidden(k) && !st.shown.contains(d) {
+		return false, nil
+	}
+	return true, nil
+}
+
+// next puts the documents of one second in order: a segment walked downwards has the highest id
+// first, NIP-01 wants the lowest.
+func (st *segStream) next() (hit, bool, error) {
+	if n := len(st.group); n > 0 {
+		h := st.group[n-1]
+		st.group = st.group[:n-1]
+		return h, true, nil
+	}
+	if st.done {
+		return hit{}, false, nil
+	}
+	if !st.hasOne {
+		h, ok, err := st.advance()
+		if !ok || err != nil {
+			st.done = true
+			return hit{}, false, err
+		}
+		st.ahead = h
+	}
+	st.group = append(st.group[:0], st.ahead)
+	for {
+		h, ok, err := st.advance()
+		if err != nil {
+			return hit{}, false, err
+		}
+		if !ok {
+			st.done, st.hasOne = true, false
+			break
+		}
+		if h.doc.at != st.group[0].doc.at {
+			st.ahead, st.hasOne = h, true
+			break
+		}
+		st.group = append(st.group, h)
+	}
+	return st.next()
+}
+
+// sliceStream yields hits that are at hand.
+type sliceStream struct{ hits []hit }
+
+func (st *sliceStream) next() (hit, bool, error) {
+	if len(st.hits) == 0 {
+		return hit{}, false, nil
+	}
+	h := st.hits[0]
+	st.hits = st.hits[1:]
+	return h, true, nil
+}
+
+// head returns the matching documents of the head, in order.
+func (c *scan) head() []hit {
+	h := c.n.v.head
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	var out []hit
+	consider := func(d uint32) {
+		x := &h.docs[d]
+		if x.at < c.p.since || x.at > c.p.until || !c.p.wantsKind(x.kind) || x.expires <= c.now || !h.seen(d, c.n.vis) {
+			return
+		}
+		if c.needsEvent(x.kind) && !c.admit(h.events[d]) {
+			return
+		}
+		out = append(out, hit{*x, place{nil, d}, h.events[d]})
+	}
+	if len(c.p.groups) == 0 {
+		for d := range h.docs {
+			consider(uint32(d))
+		}
+	} else {
+		first, rest, none := c.p.resolve(len(h.docs), func(t term) list { return list{u: h.terms[t]} })
+		if none {
+			return nil
+		}
+		for _, l := range first.lists {
+		next:
+			for _, d := range l.u {
+				for i := range rest {
+					if !rest[i].contains(d) {
+						continue next
+					}
+				}
+				consider(d)
+			}
+		}
+	}
+	slices.SortFunc(out, compareHits)
+	return slices.CompactFunc(out, func(a, b hit) bool { return a.id == b.id })
+}
+
+// byID returns the matching documents of a filter with ids.
+func (c *scan) byID() ([]hit, error) {
+	var out []hit
+	for i := range c.p.ids {
+		d, e, at, ok := c.n.find(&c.p.ids[i])
+		if !ok || d.at < c.p.since || d.at > c.p.until || !c.p.wantsKind(d.kind) || d.expires <= c.now {
+			continue
+		}
+		h := hit{d, at, e}
+		if len(c.p.groups) > 0 || c.needsEvent(d.kind) {
+			if h.e == nil {
+				var err error
+				if h.e, err = c.n.read(&d); errors.Is(err, errDamaged) {
+					continue
+				} else if err != nil {
+					return nil, err
+				}
+			}
+			if !c.p.filter.Matches(h.e) || !c.admit(h.e) {
+				continue
+			}
+		}
+		out = append(out, h)
+	}
+	slices.SortFunc(out, compareHits)
+	return out, nil
+}
+
+// merged yields the hits of several streams in order. limit is how many are left, -1 for all.
+type merged struct {
+	from  []stream
+	heads []hit
+	limit int
+	ready bool
+}
+
+func (m *merged) fill() error {
+	m.ready = true
+	kept := m.from[:0]
+	for _, st := range m.from {
+		h, ok, err := st.next()
+		if err != nil {
+			return err
+		}
+		if ok {
+			kept = append(kept, st)
+			m.heads = append(m.heads, h)
+		}
+	}
+	m.from = kept
+	return nil
+}
+
+// next yields an event that several streams have once.
+func (m *merged) next() (hit, bool, error) {
+	if m.limit == 0 {
+		return hit{}, false, nil
+	}
+	if !m.ready {
+		if err := m.fill(); err != nil {
+			return hit{}, false, err
+		}
+	}
+	if len(m.from) == 0 {
+		return hit{}, false, nil
+	}
+	best := 0
+	for i := range m.heads {
+		if m.heads[i].before(&m.heads[best]) {
+			best = i
+		}
+	}
+	h := m.heads[best]
+	for i := 0; i < len(m.from); {
+		if m.heads[i].id != h.id {
+			i++
+			continue
+		}
+		nh, ok, err := m.from[i].next()
+		if err != nil {
+			return hit{}, false, err
+		}
+		if ok {
+			m.heads[i] = nh
+			i++
+			continue
+		}
+		last := len(m.from) - 1
+		m.from[i], m.heads[i] = m.from[last], m.heads[last]
+		m.from, m.heads = m.from[:last], m.heads[:last]
+	}
+	if m.limit > 0 {
+		m.limit--
+	}
+	return h, true, nil
+}
+
+// search returns the hits of one filter.
+func (s *Store) search(n snapshot, p *plan, now int64, limit int) (stream, error) {
+	if p.nothing || limit == 0 {
+		return &sliceStream{}, nil
+	}
+	c := &scan{n: n, p: p, now: now, budget: &budget{s.opts.SearchScan}}
+	m := &merged{limit: limit}
+	if p.ids != nil {
+		hits, err := c.byID()
+		if err != nil {
+			return nil, err
+		}
+		m.from = append(m.from, &sliceStream{hits})
+		return m, nil
+	}
+	for _, seg := range n.v.segments() {
+		if seg.maxAt < p.since || seg.minAt > p.until {
+			continue
+		}
+		m.from = append(m.from, c.segment(seg))
+	}
+	m.from = append(m.from, &sliceStream{c.head()})
+	return m, nil
+}
+
+// Query implements store.Store.
+func (s *Store) Query(ctx context.Context, filters []nostr.Filter, view store.View, limit int, now int64) iter.Seq2[*nostr.Event, error] {
+	return func(yield func(*nostr.Event, error) bool) {
+		if err := s.check(ctx); err != nil {
+			yield(nil, err)
+			return
+		}
+		n := s.snapshot()
+		defer n.release()
+		all := &merged{limit: -1}
+		if limit > 0 {
+			all.limit = limit
+		}
+		for i := range filters {
+			p := s.plan(&filters[i], &view)
+			st, err := s.search(n, p, now, p.limit)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			all.from = append(all.from, st)
+		}
+		for {
+			h, ok, err := all.next()
+			if err == nil {
+				err = ctx.Err()
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if !ok {
+				return
+			}
+			if h.e == nil {
+				if h.e, err = n.read(&h.doc); errors.Is(err, errDamaged) {
+					continue
+				}
+			}
+			if !yield(h.e, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Count implements store.Store.
+func (s *Store) Count(ctx context.Context, filters []nostr.Filter, view store.View, now int64) (int, error) {
+	set, release, err := s.Set(ctx, filters, view, now)
+	if err != nil {
+		return 0, err
+	}
+	defer release()
+	return set.Len(), nil
+}
