@@ -1,0 +1,201 @@
+package relay
+
+import (
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/gobwas/ws"
+
+	"fleetmesh.org/fleetmesh/internal/policy"
+	"fleetmesh.org/fleetmesh/nostr"
+)
+
+// outItem is one frame to be sent. An event is the subscription's head, the event's stored text and a
+// closing bracket, so that many clients share one text.
+type outItem struct {
+	op   ws.OpCode // zero: text
+	head []byte
+	body []byte // of an event; nil for any other message
+}
+
+// itemCost is what an item costs beside its text: its place in the queue and its frame header.
+const itemCost = 64
+
+func (i *outItem) size() int { return len(i.head) + len(i.body) + itemCost }
+
+// send queues a message.
+func (c *conn) send(msg []byte) { c.push(outItem{head: msg}) }
+
+// push queues a frame. A client that is owed too much is shed.
+func (c *conn) push(i outItem) {
+	c.mu.Lock()
+	c.pushLocked(i)
+	c.mu.Unlock()
+}
+
+func (c *conn) pushLocked(i outItem) bool {
+	if c.closing {
+		return false
+	}
+	n := i.size()
+	if c.owed+n > c.r.lim.MaxOutboundBytes {
+		c.shed(c.owed + n)
+		return false
+	}
+	c.owed += n
+	c.queue = append(c.queue, i)
+	c.nudge()
+	return true
+}
+
+// nudge wakes the writer.
+func (c *conn) nudge() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (c *conn) ok(id string, ok bool, reason string) { c.send(nostr.AppendOK(nil, id, ok, reason)) }
+
+func (c *conn) notice(no *policy.Rejection) {
+	c.r.m.refused(no.Prefix)
+	c.r.m.Notices.Add(1)
+	c.send(nostr.AppendNotice(nil, no.String()))
+}
+
+// flushSize is how much is gathered before a write.
+const flushSize = 64 << 10
+
+var flushBuffers = sync.Pool{New: func() any { b := make([]byte, 0, flushSize); return &b }}
+
+// write is the writer goroutine: it sends all that is queued in as few writes as it can.
+func (c *conn) write() {
+	defer close(c.gone)
+	var spare []outItem
+	for {
+		c.mu.Lock()
+		for len(c.queue) == 0 && !c.closing {
+			c.mu.Unlock()
+			<-c.wake
+			c.mu.Lock()
+		}
+		items, closing, discard := c.queue, c.closing, c.discard
+		c.queue = spare
+		c.mu.Unlock()
+		healthy := true
+		if !closing || !discard {
+			healthy = c.writeItems(items)
+		}
+		if closing || !healthy {
+			c.finish(healthy)
+			return
+		}
+		clear(items)
+		spare = items[:0]
+		if cap(items) > 256 {
+			spare = nil
+		}
+	}
+}
+
+// writeItems sends the frames. It returns false when the client can no longer be written to.
+func (c *conn) writeItems(items []outItem) bool {
+	bp := flushBuffers.Get().(*[]byte)
+	buf, owed, events := (*bp)[:0], 0, int64(0)
+	ok := true
+	for i := range items {
+		it := &items[i]
+		n := len(it.head) + len(it.body)
+		if len(buf) > 0 && len(buf)+n > flushSize {
+			if ok = c.flush(buf, owed); !ok {
+				break
+			}
+			buf, owed = buf[:0], 0
+		}
+		owed += it.size()
+		op := it.op
+		if op == 0 {
+			op = ws.OpText
+		}
+		if it.body == nil {
+			buf = append(appendFrameHeader(buf, op, n), it.head...)
+			continue
+		}
+		events++
+		buf = append(appendFrameHeader(buf, op, n+1), it.head...)
+		buf = append(append(buf, it.body...), ']')
+	}
+	ok = ok && c.flush(buf, owed)
+	c.r.m.EventsOut.Add(events)
+	if cap(buf) <= 2*flushSize {
+		*bp = buf[:0]
+		flushBuffers.Put(bp)
+	}
+	return ok
+}
+
+// flush writes once and settles what was owed.
+func (c *conn) flush(buf []byte, owed int) bool {
+	if len(buf) == 0 {
+		return true
+	}
+	c.mu.Lock()
+	if !c.closing {
+		_ = c.nc.SetWriteDeadline(time.Now().Add(c.r.lim.WriteTimeout))
+	}
+	c.mu.Unlock()
+	n, err := c.nc.Write(buf)
+	c.r.m.BytesOut.Add(int64(n))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.owed -= owed
+	c.room.Broadcast()
+	if err == nil {
+		return true
+	}
+	if isTimeout(err) && !c.closing {
+		c.r.m.Shed.Add(1)
+		c.r.log.Info("a client that takes nothing was shed", "writeTimeout", c.r.lim.WriteTimeout)
+	}
+	c.endLocked(0, "", true)
+	return false
+}
+
+// finish ends the writing side: a close frame if the line is clean, and no more. The
+// reader is given a moment to see the client's answer.
+func (c *conn) finish(healthy bool) {
+	c.mu.Lock()
+	code, reason := c.code, c.reason
+	c.queue = nil
+	c.mu.Unlock()
+	if healthy && code != 0 {
+		body := ws.NewCloseFrameBody(code, cut(reason, ws.MaxControlFramePayloadSize-2))
+		_ = c.nc.SetWriteDeadline(time.Now().Add(lingering))
+		_, _ = c.nc.Write(append(appendFrameHeader(nil, ws.OpClose, len(body)), body...))
+		if half, ok := c.nc.(interface{ CloseWrite() error }); ok {
+			_ = half.CloseWrite()
+		}
+		_ = c.nc.SetReadDeadline(time.Now().Add(lingering))
+		return
+	}
+	_ = c.nc.Close()
+}
+
+// cut shortens s to n octets without splitting a character.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && s[n]&0xc0 == 0x80 {
+		n--
+	}
+	return s[:n]
+}
+
+func isTimeout(err error) bool {
+	var ne net.Error
+	return errors.As(err, &ne) && ne.Timeout()
+}

@@ -1,0 +1,207 @@
+package relay
+
+import (
+	"context"
+	"slices"
+
+	"fleetmesh.org/fleetmesh/internal/policy"
+	"fleetmesh.org/fleetmesh/nostr"
+)
+
+// sub is one subscription of a connection. It is in the index before its query starts: what is stored in
+// between is held until after the EOSE, and what the query has sent is not sent again.
+type sub struct {
+	c       *conn
+	id      string
+	head    []byte // `["EVENT","id",`
+	filters []nostr.Filter
+	reg     *registration
+	ctx     context.Context
+	cancel  context.CancelFunc
+
+	// Guarded by the connection's mu.
+	dead      bool
+	streaming bool // the stored events are not all sent
+	held      []*nostr.Event
+	sent      map[nostr.ID]struct{} // by the query while still in flight to the live stream
+	sentUpTo  uint64                // no batch above it can carry one of sent
+}
+
+func (c *conn) onReq(m *nostr.ReqMessage) {
+	c.r.m.Requests.Add(1)
+	if no := c.ask(m.SubID, m.Filters); no != nil {
+		c.refuseSub("REQ", m.SubID, no)
+		return
+	}
+	s := &sub{c: c, id: m.SubID, filters: m.Filters, streaming: true}
+	s.head = eventHead(m.SubID)
+	s.reg = register(s, m.Filters)
+	c.dropSub(m.SubID)
+	if no := c.addSub(s); no != nil {
+		c.refuseSub("REQ", m.SubID, no)
+		return
+	}
+	c.r.index.add(s.reg)
+	c.run(&c.queries, s.query)
+}
+
+// eventHead is the beginning of an EVENT message, up to the event.
+func eventHead(sub string) []byte {
+	b := nostr.AppendEvent(nil, sub, nil)
+	return slices.Clip(b[:len(b)-1])
+}
+
+func (c *conn) addSub(s *sub) *policy.Rejection {
+	n := len(s.reg.entries)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l := c.r.lim.MaxSubscriptions; len(c.subs) >= l {
+		return over(policy.Blocked, "maxSubscriptions", l, len(c.subs)+1)
+	}
+	if l := c.r.lim.MaxWatchedValues; c.watched+n > l {
+		return over(policy.Blocked, "maxWatchedValues", l, c.watched+n)
+	}
+	s.ctx, s.cancel = context.WithCancel(c.ctx)
+	c.watched += n
+	if c.subs == nil {
+		c.subs = make(map[string]*sub)
+	}
+	c.subs[s.id] = s
+	c.r.m.Subscriptions.Add(1)
+	return nil
+}
+
+// dropSub ends a subscription, if there is one of that id.
+func (c *conn) dropSub(id string) { c.drop(id, nil) }
+
+// drop ends the subscription of that id, if it is the one that is meant (nil: any).
+func (c *conn) drop(id string, only *sub) bool {
+	c.mu.Lock()
+	s := c.subs[id]
+	if only != nil && s != only {
+		s = nil
+	}
+	if s != nil {
+		delete(c.subs, id)
+		c.watched -= len(s.reg.entries)
+		s.kill()
+		c.room.Broadcast()
+	}
+	c.mu.Unlock()
+	if s != nil {
+		c.r.index.remove(s.reg)
+		c.r.m.Subscriptions.Add(-1)
+	}
+	return s != nil
+}
+
+// kill stops everything a subscription does. The caller holds mu.
+func (s *sub) kill() {
+	s.dead = true
+	s.cancel()
+	for _, e := range s.held {
+		s.c.owed -= s.cost(e)
+	}
+	s.held, s.sent = nil, nil
+}
+
+func (s *sub) cost(e *nostr.Event) int { return len(s.head) + len(e.JSON()) + itemCost }
+
+// deliver takes an event of the live stream.
+func (s *sub) deliver(e *nostr.Event, batch uint64) {
+	c := s.c
+	if c.r.gate.Private(e.Kind) && !c.r.gate.MayRead(c.readers(), e) {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s.dead || c.closing {
+		return
+	}
+	if s.sent != nil {
+		if !s.streaming && batch > s.sentUpTo {
+			s.sent = nil
+		} else if _, again := s.sent[e.ID]; again {
+			delete(s.sent, e.ID)
+			return
+		}
+	}
+	if !s.streaming {
+		c.pushLocked(outItem{head: s.head, body: e.JSON()})
+		return
+	}
+	n := s.cost(e)
+	if c.owed+n > c.r.lim.MaxOutboundBytes {
+		c.shed(c.owed + n)
+		return
+	}
+	c.owed += n
+	s.held = append(s.held, e)
+}
+
+// query sends the stored events, then EOSE, then what was held meanwhile.
+func (s *sub) query() {
+	if s.ctx.Err() != nil {
+		return
+	}
+	c := s.c
+	hints, err := s.stream()
+	switch {
+	case err != nil && s.ctx.Err() == nil:
+		c.r.log.Error("answer a query", "err", err)
+		if c.drop(s.id, s) {
+			c.r.m.refused(policy.Error)
+			c.send(nostr.AppendClosed(nil, s.id, "error: the query failed"))
+		}
+	case err == nil:
+		s.settle(hints)
+	}
+}
+
+// settle ends the initial answer.
+func (s *sub) settle(hints []string) {
+	c := s.c
+	now := c.r.now().Unix()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s.dead {
+		return
+	}
+	c.pushLocked(outItem{head: nostr.AppendEOSE(nil, s.id, hints...)})
+	held := s.held
+	s.held, s.streaming = nil, false
+	s.sentUpTo = c.r.batches.Load()
+	for _, e := range held {
+		c.owed -= s.cost(e)
+	}
+	for _, e := range held {
+		if !e.ExpiredAt(now) {
+			c.pushLocked(outItem{head: s.head, body: e.JSON()})
+		}
+	}
+}
+
+// emit sends one stored event, waiting while the client is owed too much. It returns false when there is
+// no more need.
+func (s *sub) emit(e *nostr.Event) bool {
+	c := s.c
+	flying := c.r.flight.has(e.ID)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for !s.dead && !c.closing && c.owed > c.r.lim.StreamWindow {
+		c.room.Wait()
+	}
+	if s.dead || c.closing {
+		return false
+	}
+	if i := slices.IndexFunc(s.held, func(h *nostr.Event) bool { return h.ID == e.ID }); i >= 0 {
+		s.held = slices.Delete(s.held, i, i+1)
+		c.owed -= s.cost(e)
+	} else if flying {
+		if s.sent == nil {
+			s.sent = make(map[nostr.ID]struct{})
+		}
+		s.sent[e.ID] = struct{}{}
+	}
+	return c.pushLocked(outItem{head: s.head, body: e.JSON()})
+}
