@@ -149,3 +149,41 @@ func BenchmarkMatchManyAuthors(b *testing.B) {
 		}
 	}
 }
+
+func BenchmarkSign(b *testing.B) {
+	e := &Event{Kind: 1, CreatedAt: caseTime, Content: "x"}
+	k := secret(3)
+	for b.Loop() {
+		if err := e.Sign(k); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkAppendEvent(b *testing.B) {
+	e, err := ParseEvent(usualEvents(b)[0])
+	if err != nil {
+		b.Fatal(err)
+	}
+	var buf []byte
+	b.ReportAllocs()
+	for b.Loop() {
+		buf = AppendEvent(buf[:0], "sub:1", e.JSON())
+	}
+}
+
+func BenchmarkEncryptDecrypt(b *testing.B) {
+	key, err := ConversationKey(secret(3), secret(5).PubKey())
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		s, err := Encrypt("hello", key)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := Decrypt(s, key); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

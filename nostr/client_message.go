@@ -104,6 +104,9 @@ type MessageError struct {
 	Type   string // "REQ" and so on, "" if not known
 	SubID  string // as the client wrote it, even if that is too long
 	Reason string // for a human, without prefix
+	// Unsupported tells that a filter was refused only for a member that it
+	// may have by a NIP which this package does not know.
+	Unsupported bool
 }
 
 // Error returns the reason.
@@ -135,7 +138,10 @@ func ParseClientMessage(b []byte) (ClientMessage, error) {
 	r := &request{scanner: p, label: label}
 	m, err := r.message()
 	if err != nil {
-		return nil, &MessageError{Type: r.label, SubID: r.sub, Reason: "bad message: " + reason(err)}
+		return nil, &MessageError{
+			Type: r.label, SubID: r.sub, Reason: "bad message: " + reason(err),
+			Unsupported: errors.Is(err, errUnknownMember),
+		}
 	}
 	return m, nil
 }

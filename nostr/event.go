@@ -40,3 +40,14 @@ type Event struct {
 
 	raw []byte // what JSON returns; nil for an event built in code
 }
+
+// Copy returns a deep copy that may be changed: it keeps no text.
+func (e *Event) Copy() *Event {
+	c := *e
+	c.raw = nil
+	c.Tags = make([]Tag, len(e.Tags))
+	for i, t := range e.Tags {
+		c.Tags[i] = append(Tag(nil), t...)
+	}
+	return &c
+}

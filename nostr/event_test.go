@@ -190,6 +190,18 @@ func TestSignAndVerify(t *testing.T) {
 	}
 }
 
+func TestCopyIsFree(t *testing.T) {
+	e := parseBoth(t, wire(naiveID(keyA, 1, 1, [][]string{{"t", "a"}}, "x"), "1", "1", `[["t","a"]]`, `"x"`))
+	c := e.Copy()
+	if !sameEvent(c, e) || string(c.JSON()) != string(e.JSON()) {
+		t.Errorf("copied as %s", c.JSON())
+	}
+	c.Tags[0][1], c.Content = "b", "y"
+	if e.Tags[0][1] != "a" || !strings.Contains(string(c.JSON()), `[["t","b"]],"content":"y"`) {
+		t.Errorf("%s, %s", e.JSON(), c.JSON())
+	}
+}
+
 func TestHLL(t *testing.T) {
 	for s, want := range map[string]int{
 		`{}`:                                     -1,

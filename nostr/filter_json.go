@@ -65,10 +65,12 @@ func (p *scanner) filterMember(f *Filter, key string) (err error) {
 	return err
 }
 
+var errUnknownMember = syntaxError("not a member that filters have")
+
 // filterTag takes the value of a "#x" member.
 func (p *scanner) filterTag(f *Filter, key string) error {
 	if len(key) != 2 || key[0] != '#' || !isLetter(key[1]) {
-		return syntaxError("not a member that filters have")
+		return errUnknownMember
 	}
 	element := (*scanner).str
 	if key[1] == 'e' || key[1] == 'p' {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/btcsuite/btcd/btcec/v2"
 	"github.com/btcsuite/btcd/btcec/v2/schnorr"
+
+	verifier "fleetmesh.org/fleetmesh/nostr/schnorr"
 )
 
 // SecretKey is a secp256k1 secret key: a big-endian number from 1 to the group
@@ -69,8 +71,12 @@ func (k SecretKey) PubKey() PubKey {
 	return PubKey(schnorr.SerializePubKey(k.private().PubKey()))
 }
 
+// selfCheck remembers the few keys that sign often.
+var selfCheck = verifier.NewVerifier(1 << 16)
+
 // Sign sets PubKey, ID and Sig. The signature is BIP-340 with fresh auxiliary
-// randomness.
+// randomness, and is verified before it is given out: one that a fault spoilt
+// could betray the key.
 func (e *Event) Sign(k SecretKey) error {
 	if !k.valid() {
 		return errors.New("sign event: secret key is outside the group order")
@@ -84,10 +90,14 @@ func (e *Event) Sign(k SecretKey) error {
 	e.raw = nil
 	e.PubKey = PubKey(schnorr.SerializePubKey(priv.PubKey()))
 	e.ID = e.ComputeID()
-	sig, err := schnorr.Sign(priv, e.ID[:], schnorr.CustomNonce(aux))
+	sig, err := schnorr.Sign(priv, e.ID[:], schnorr.CustomNonce(aux), schnorr.FastSign())
 	if err != nil {
 		return fmt.Errorf("sign event: %w", err)
 	}
-	e.Sig = Sig(sig.Serialize())
+	made := Sig(sig.Serialize())
+	if !selfCheck.Verify((*[32]byte)(&e.PubKey), e.ID[:], (*[64]byte)(&made)) {
+		return errors.New("sign event: the signature made is wrong")
+	}
+	e.Sig = made
 	return nil
 }

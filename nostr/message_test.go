@@ -73,6 +73,12 @@ func TestMessageErrorNamesTheSubscription(t *testing.T) {
 			t.Errorf("%.80s: the reason is %q", s, m.Reason)
 		}
 	}
+	for s, want := range map[string]bool{`["REQ","s",{"&t":["x"]}]`: true, `["REQ","s",{"kinds":[-1]}]`: false} {
+		var m *MessageError
+		if _, err := ParseClientMessage([]byte(s)); !errors.As(err, &m) || m.Unsupported != want {
+			t.Errorf("%s: %+v", s, err)
+		}
+	}
 	if _, err := ParseClientMessage([]byte(`["REQ","` + strings.Repeat("é", 64) + `",{}]`)); err != nil {
 		t.Errorf("64 characters: %v", err)
 	}
