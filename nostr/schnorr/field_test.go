@@ -227,3 +227,38 @@ func BenchmarkField(b *testing.B) {
 		})
 	})
 }
+
+// TestRareCarries multiplies and squares into residues that are small, or
+// small in their lower half: only those make the last reduction carry far.
+func TestRareCarries(t *testing.T) {
+	r := rand.New(rand.NewPCG(8, 9))
+	small := func() *big.Int {
+		v := new(big.Int).SetUint64(r.Uint64())
+		v.Lsh(v, uint(r.IntN(4)))
+		v.Rsh(v, uint(r.IntN(70)))
+		if r.IntN(3) == 0 {
+			v.SetInt64(foldC + int64(r.IntN(9)) - 4)
+		}
+		if r.IntN(2) == 0 {
+			high := new(big.Int).SetUint64(r.Uint64())
+			v.Or(v, high.Lsh(high, 128+uint(r.IntN(64))))
+		}
+		return v
+	}
+	eachPath(t, func(t *testing.T) {
+		for range 3000 {
+			x := oddLimbs(r)
+			X := toBig(x[:]...)
+			if X.Mod(X, bigP).Sign() == 0 {
+				continue
+			}
+			v := small()
+			y := new(big.Int).ModInverse(X, bigP)
+			checkField(t, x, fromBig(y.Mul(y, v).Mod(y, bigP)))
+			if root := new(big.Int).ModSqrt(v.Mod(v, bigP), bigP); root != nil {
+				checkField(t, fromBig(root), x)
+				checkField(t, fromBig(new(big.Int).Sub(bigP, root)), x)
+			}
+		}
+	})
+}

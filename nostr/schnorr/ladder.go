@@ -44,18 +44,20 @@ func (l *ladder) addGenerator(k *scalar) {
 	l.recode(&k2, fixedWindow, t[:], true)
 }
 
-// recode adds one half, times the table's point or lambda times it. It writes the half
-// in odd digits between -2^(width-1) and 2^(width-1), from the lowest bit up: at
-// each odd rest the next width bits are the digit, or that less 2^width with a
-// carry for the bits above. The rest and its carry stay below 2^128, because
-// the carry comes only after a shift.
-func (l *ladder) recode(k *half128, width uint, table []entry, times bool) {
+// recode adds one half, times the table's point, or times lambda times that. It
+// writes the half in odd digits between -2^(width-1) and 2^(width-1), from the
+// lowest bit up: at each odd rest the next width bits are the digit, or that
+// less 2^width with a carry for the bits above. The rest and its carry stay below
+// 2^128, because the carry comes only after a shift. A digit d finds its multiple
+// at |d|/2; for d - 2^width that is the complement's, both being odd. The shifts
+// are masked, and in two steps where they may be of 64, to spare comparisons.
+func (l *ladder) recode(k *half128, width uint, table []entry, byLambda bool) {
 	lo, hi := k.lo, k.hi
 	var sign uint64
 	if k.neg {
 		sign = ^uint64(0)
 	}
-	mask := uint64(1)<<width - 1
+	top := width - 1
 	pos := uint(0)
 	for lo|hi != 0 {
 		if lo == 0 {
@@ -63,31 +65,30 @@ func (l *ladder) recode(k *half128, width uint, table []entry, times bool) {
 			pos += 64
 		}
 		z := uint(bits.TrailingZeros64(lo))
-		lo = lo>>z | hi<<(64-z)
-		hi >>= z
+		lo = lo>>(z&63) | hi<<1<<(^z&63)
+		hi >>= z & 63
 		pos += z
 
-		d := lo & mask
-		carry := d >> (width - 1)
-		size := (d ^ -carry) + carry&1 // d, or 2^width - d
-		size &= mask
-		lo = lo>>width | hi<<(64-width)
-		hi >>= width
-		lo, carry = bits.Add64(lo, carry, 0)
+		minus := -(lo >> (top & 63) & 1) // all ones where the digit is lo - 2^width
+		size := (lo ^ minus) & (2<<(top&63) - 1) >> 1
+		lo = lo>>1>>(top&63) | hi<<(^top&63)
+		hi = hi >> 1 >> (top & 63)
+		var carry uint64
+		lo, carry = bits.Add64(lo, 0, minus&1)
 		hi += carry
 
 		tooth := min(pos/toothBits, combs-1)
-		l.push(pos-tooth*toothBits, &table[tooth<<(width-2)|uint(size>>1)], times, sign^-(d>>(width-1)))
+		l.push(pos-tooth*toothBits, &table[tooth<<((top-1)&63)|uint(size)], byLambda, sign^minus)
 		pos += width
 	}
 }
 
 // push adds an entry, or lambda times it, at a position.
-func (l *ladder) push(pos uint, e *entry, times bool, neg uint64) {
+func (l *ladder) push(pos uint, e *entry, byLambda bool, neg uint64) {
 	l.n++
 	a := &l.list[l.n]
 	a.x, a.y, a.neg = &e.x, &e.y, neg
-	if times {
+	if byLambda {
 		a.x = &e.bx
 	}
 	a.next = l.head[pos]

@@ -99,12 +99,99 @@ func (p *jacobian) addComplete(x, y *fe, m uint64) {
 	mul(&s, &s, &zz)
 	switch {
 	case !equal(&u, &p.x):
-		p.addMixed(x, y, m)
+		p.addMixed(x, &y2, 0)
 	case equal(&s, &p.y):
 		p.double()
 	default:
 		*p = jacobian{}
 	}
+}
+
+// addJacobian: p = p + q in every case.
+func (p *jacobian) addJacobian(q *jacobian) {
+	switch {
+	case q.z.isZero():
+		return
+	case p.z.isZero():
+		*p = *q
+		return
+	}
+	var pz, qz, u1, u2, s1, s2, h, r fe
+	sqrN(&pz, &p.z, 1)
+	sqrN(&qz, &q.z, 1)
+	mul(&u1, &p.x, &qz)
+	mul(&u2, &q.x, &pz)
+	mul(&s1, &p.y, &q.z)
+	mul(&s1, &s1, &qz)
+	mul(&s2, &q.y, &p.z)
+	mul(&s2, &s2, &pz)
+	sub(&h, &u2, &u1)
+	sub(&r, &s2, &s1)
+	if h.isZero() {
+		if r.isZero() {
+			p.double()
+		} else {
+			*p = jacobian{}
+		}
+		return
+	}
+	// As in addMixed, with u1, s1 for x, y and z = z1·z2.
+	var h2, h3, v fe
+	sqrN(&h2, &h, 1)
+	mul(&h3, &h2, &h)
+	mul(&v, &u1, &h2)
+	mul(&p.z, &p.z, &q.z)
+	mul(&p.z, &p.z, &h)
+	sqrN(&p.x, &r, 1)
+	sub(&p.x, &p.x, &h3)
+	sub(&p.x, &p.x, &v)
+	sub(&p.x, &p.x, &v)
+	sub(&v, &v, &p.x)
+	mul(&v, &v, &r)
+	mul(&s1, &s1, &h3)
+	sub(&p.y, &v, &s1)
+}
+
+// equal says whether p and q are the same point.
+func (p *jacobian) equal(q *jacobian) bool {
+	if p.z.isZero() || q.z.isZero() {
+		return p.z.isZero() && q.z.isZero()
+	}
+	var pz, qz, a, b fe
+	sqrN(&pz, &p.z, 1)
+	sqrN(&qz, &q.z, 1)
+	mul(&a, &p.x, &qz)
+	mul(&b, &q.x, &pz)
+	if !equal(&a, &b) {
+		return false
+	}
+	mul(&pz, &pz, &p.z)
+	mul(&qz, &qz, &q.z)
+	mul(&a, &p.y, &qz)
+	mul(&b, &q.y, &pz)
+	return equal(&a, &b)
+}
+
+// addAffine: o = ±p ± q, minus where np or nq is all ones, if p and q have
+// different x; inv is 1/(q.x - p.x). Coordinates need not be below p.
+func (o *point) addAffine(p, q *point, inv *fe, np, nq uint64) {
+	var l, x, y1, y2 fe
+	y1, y2 = p.y, q.y
+	if np != 0 {
+		neg(&y1, &y1)
+	}
+	if nq != 0 {
+		neg(&y2, &y2)
+	}
+	sub(&l, &y2, &y1)
+	mul(&l, &l, inv)
+	sqrN(&x, &l, 1)
+	sub(&x, &x, &p.x)
+	sub(&x, &x, &q.x)
+	sub(&y2, &p.x, &x)
+	mul(&y2, &y2, &l)
+	o.x = x
+	sub(&o.y, &y2, &y1)
 }
 
 // liftX finds the point with that x (below p) and an even y, and says

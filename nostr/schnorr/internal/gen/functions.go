@@ -19,7 +19,7 @@ func (e *emitter) fieldFunctions() {
 	e.fold()
 	e.op("MOVQ z+0(FP), DI")
 	e.store(z)
-	e.op("RET")
+	e.end()
 
 	fmt.Fprintf(e, "\n// func sqrNADX(z, x *fe, n int)\nTEXT ·sqrNADX(SB), NOSPLIT, $8-24\n")
 	e.op("MOVQ n+16(FP), CX")
@@ -38,7 +38,7 @@ func (e *emitter) fieldFunctions() {
 	e.op("JNZ sqrLoop")
 	e.op("MOVQ z+0(FP), DI")
 	e.store(z)
-	e.op("RET")
+	e.end()
 }
 
 // squareInRegisters is square with x in SI, DI, R13, R14, for long chains of
@@ -79,6 +79,7 @@ func (e *emitter) squareInRegisters() {
 		e.op("ADCXQ %s, %s", r[1], r[1])
 		e.op("ADOXQ BX, %s", r[1])
 	}
+	e.op("MOVL $0, BX")
 	e.op("MOVQ R8, R14")
 	e.op("MOVQ CX, R13")
 	e.op("MOVQ SI, R8")
@@ -108,7 +109,7 @@ func (e *emitter) pointFunctions() {
 	e.sub(t, t, x1)
 	e.mul(u, a, t)
 	e.sub(y1, u, s)
-	e.op("RET")
+	e.end()
 
 	e.begin("func addMixedADX(p *jacobian, x, y *fe, neg uint64)", "addMixedADX", 6, 32)
 	e.op("MOVQ y+16(FP), SI")
@@ -136,7 +137,7 @@ func (e *emitter) pointFunctions() {
 	e.sub(v, v, x1)
 	e.mul(v, v, r)
 	e.sub(y1, v, y1)
-	e.op("RET")
+	e.end()
 }
 
 // affineFunctions emits what the batch equation spends its time on.
