@@ -187,3 +187,17 @@ func BenchmarkEncryptDecrypt(b *testing.B) {
 		}
 	}
 }
+
+func BenchmarkMatcherManyAuthors(b *testing.B) {
+	f := Filter{Kinds: []Kind{1}}
+	for i := range 1000 {
+		f.Authors = append(f.Authors, PubKey((&Event{CreatedAt: int64(i)}).ComputeID()))
+	}
+	e := &Event{Kind: 1, PubKey: PubKey((&Event{Content: "x"}).ComputeID())}
+	m := NewMatcher(f)
+	for b.Loop() {
+		if m.Matches(e) {
+			b.Fatal("matches")
+		}
+	}
+}
