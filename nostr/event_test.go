@@ -1,6 +1,8 @@
 package nostr
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -187,6 +189,35 @@ func TestSignAndVerify(t *testing.T) {
 	}
 	if err := e.Sign(SecretKey{}); err == nil {
 		t.Error("signed with the key 0")
+	}
+}
+
+func TestSignRefusesTextThatIsNotUTF8(t *testing.T) {
+	for _, e := range []*Event{{Content: "\xff"}, {Tags: []Tag{{"t", "a\xc3"}}}} {
+		if err := e.Sign(secret(3)); !errors.Is(err, ErrSyntax) || e.Sig != (Sig{}) {
+			t.Errorf("%v: %v", e, err)
+		}
+		if _, err := Wrap(e, secret(3), secret(5).PubKey(), KindGiftWrap, caseTime, nil); err == nil {
+			t.Errorf("%v was wrapped", e)
+		}
+	}
+}
+
+func TestEventInsideOtherJSON(t *testing.T) {
+	e := &Event{CreatedAt: 1, Kind: 1, Tags: []Tag{{"t", "<&>"}}, Content: "<\u2028>\x01"}
+	if err := e.Sign(secret(3)); err != nil {
+		t.Fatal(err)
+	}
+	b, err := json.Marshal(map[string]*Event{"e": e})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got map[string]*Event
+	if err := json.Unmarshal(b, &got); err != nil || !sameEvent(got["e"], e) {
+		t.Errorf("%s: %v", b, err)
+	}
+	if err := json.Unmarshal([]byte(`{"e":{}}`), &got); !errors.Is(err, ErrSyntax) {
+		t.Errorf("an empty event gave %v", err)
 	}
 }
 

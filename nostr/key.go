@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/btcsuite/btcd/btcec/v2"
 	"github.com/btcsuite/btcd/btcec/v2/schnorr"
@@ -76,10 +77,14 @@ var selfCheck = verifier.NewVerifier(1 << 16)
 
 // Sign sets PubKey, ID and Sig. The signature is BIP-340 with fresh auxiliary
 // randomness, and is verified before it is given out: one that a fault spoilt
-// could betray the key.
+// could betray the key. It fails for strings that are not UTF-8, as nobody could read
+// the event.
 func (e *Event) Sign(k SecretKey) error {
 	if !k.valid() {
 		return errors.New("sign event: secret key is outside the group order")
+	}
+	if !e.validText() {
+		return fmt.Errorf("sign event: %w: a string is not valid UTF-8", ErrSyntax)
 	}
 	var aux [32]byte
 	if _, err := rand.Read(aux[:]); err != nil {
@@ -100,4 +105,15 @@ func (e *Event) Sign(k SecretKey) error {
 	}
 	e.Sig = made
 	return nil
+}
+
+func (e *Event) validText() bool {
+	for _, t := range e.Tags {
+		for _, v := range t {
+			if !utf8.ValidString(v) {
+				return false
+			}
+		}
+	}
+	return utf8.ValidString(e.Content)
 }

@@ -65,6 +65,9 @@ func encryptWithNonce(plaintext string, key, nonce [32]byte) (string, error) {
 	if len(plaintext) == 0 || uint64(len(plaintext)) > math.MaxUint32 {
 		return "", fmt.Errorf("encrypt: a plaintext of %d bytes", len(plaintext))
 	}
+	if !utf8.ValidString(plaintext) {
+		return "", errors.New("encrypt: the plaintext is not UTF-8")
+	}
 	keys, err := deriveMessageKeys(key, nonce[:])
 	if err != nil {
 		return "", fmt.Errorf("encrypt: %w", err)

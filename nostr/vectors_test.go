@@ -1,6 +1,7 @@
 package nostr
 
 import (
+	"crypto/hkdf"
 	"crypto/sha256"
 	"encoding/csv"
 	"encoding/hex"
@@ -258,5 +259,43 @@ func TestDecryptRefuses(t *testing.T) {
 		if got, err := Decrypt(bad, key); err == nil {
 			t.Errorf("%s: %q", name, got)
 		}
+	}
+}
+
+// HKDF-SHA256 comes from the standard library; the edge cases of Wycheproof
+// are run against it in the form that NIP-44 uses it in: extract, then expand.
+func TestHKDFWycheproof(t *testing.T) {
+	b, err := os.ReadFile(vectors.Path(t, "wycheproof", "hkdf_sha256_test.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v struct {
+		TestGroups []struct {
+			Tests []struct {
+				TcID                         int
+				Ikm, Salt, Info, Okm, Result string
+				Size                         int
+			}
+		}
+	}
+	if err := json.Unmarshal(b, &v); err != nil {
+		t.Fatal(err)
+	}
+	tried := 0
+	for _, g := range v.TestGroups {
+		for _, c := range g.Tests {
+			tried++
+			prk, err := hkdf.Extract(sha256.New, unhex(t, c.Ikm), unhex(t, c.Salt))
+			if err != nil {
+				t.Fatal(err)
+			}
+			okm, err := hkdf.Expand(sha256.New, prk, string(unhex(t, c.Info)), c.Size)
+			if (err == nil) != (c.Result == "valid") || err == nil && hex.EncodeToString(okm) != c.Okm {
+				t.Errorf("test %d (%s): %x, %v", c.TcID, c.Result, okm, err)
+			}
+		}
+	}
+	if tried < 50 {
+		t.Errorf("only %d tests", tried)
 	}
 }
