@@ -4,9 +4,9 @@ import "fmt"
 
 // Message types of trust-ping/2.0.
 const (
-	TrustPing         = "https://didcomm.org/trust-ping/2.0"
-	TypePing          = TrustPing + "/ping"
-	TypePingResponse  = TrustPing + "/ping-response"
+	TrustPing        = "https://didcomm.org/trust-ping/2.0"
+	TypePing         = TrustPing + "/ping"
+	TypePingResponse = TrustPing + "/ping-response"
 )
 
 type pingBody struct {
