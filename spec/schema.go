@@ -114,7 +114,7 @@ func ValidateMessage(t MessageType, body []byte) error {
 func Objects() []string { return schemaNames("schema/object") }
 
 // ValidateObject checks the JSON text of one of the objects that travel inside
-// events and messages: receipt, grant, delivery-envelope, report-content,
+// events and messages: receipt, grant, delivery-envelope, report-content, grant-opening,
 // compute-job, compute-receipt.
 func ValidateObject(name string, text []byte) error {
 	if !slices.Contains(Objects(), name) {
