@@ -230,7 +230,7 @@ func TestFullUseReachesTheCeilingInEightWindows(t *testing.T) {
 func TestS2AtAnyTierLandsOnTheProbationCeiling(t *testing.T) {
 	for _, tier := range []spec.Tier{spec.TierProbation, spec.TierMember, spec.TierTrusted, spec.TierAnchor} {
 		s := Standing{Tier: tier, Limits: Seeded(tier)}
-		s, m := s.Close(Evaluate(s.Limits, events(100), events(0)), 0)
+		s, m := s.Close(Evaluate(s.Limits, events(s.Limits[spec.LimitEventsIn]/2), events(0)), 0)
 		if m.Severity != spec.S2 || s.Tier != spec.TierProbation || !s.Limits.Equal(Ceilings(spec.TierProbation)) {
 			t.Fatalf("%s: %v %+v", tier, m, s)
 		}

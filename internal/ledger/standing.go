@@ -42,19 +42,18 @@ func (s Standing) Close(v Evaluation, now int64, structural ...Structural) (Stan
 	switch {
 	case sev > spec.S0:
 		s = s.remedy(sev, now)
-		m.Cause = spec.CauseRemedy
 	case v.Evaluated || v.Unmetered:
 		s = s.clean(v)
-		if s.decayedFrom(before) {
-			m.Cause = spec.CauseDisuse
-		}
 	default:
 		s = s.idle()
-		if s.decayedFrom(before) {
-			m.Cause = spec.CauseDisuse
-		}
 	}
-	s.Limits = s.Limits.Clamp(s.Tier)
+	s.Limits = s.Limits.Clamp(s.Tier) // always, whatever the branch
+	switch {
+	case sev > spec.S0:
+		m.Cause = spec.CauseRemedy
+	case s.decayedFrom(before):
+		m.Cause = spec.CauseDisuse
+	}
 	m.Severity, m.Delete = sev, s.Tier == spec.TierRevoked
 	m.Amended = s.Tier != before.Tier || !s.Limits.Equal(before.Limits)
 	return s, m
