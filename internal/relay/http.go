@@ -158,8 +158,12 @@ func (r *Relay) upgrade(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, no.String(), status)
 		return
 	}
-	up := ws.HTTPUpgrader{Timeout: lingering, Protocol: func(p string) bool { return r.cfg.Subprotocols[p] != nil }}
-	nc, rw, hs, err := up.Upgrade(req, w)
+	proto := r.subprotocol(req)
+	up := ws.HTTPUpgrader{Timeout: lingering}
+	if proto != "" {
+		up.Header = http.Header{"Sec-Websocket-Protocol": {proto}}
+	}
+	nc, rw, _, err := up.Upgrade(req, w)
 	if err != nil {
 		if nc != nil {
 			_ = nc.Close()
@@ -172,8 +176,8 @@ func (r *Relay) upgrade(w http.ResponseWriter, req *http.Request) {
 		early, _ = rw.Reader.Peek(n)
 		early = append([]byte(nil), early...)
 	}
-	if serve := r.cfg.Subprotocols[hs.Protocol]; hs.Protocol != "" && serve != nil {
-		go r.serveSubprotocol(newSocket(r, nc, hs.Protocol, early), key, serve)
+	if proto != "" {
+		go r.serveSubprotocol(newSocket(r, nc, proto, early), key, r.cfg.Subprotocols[proto])
 		return
 	}
 	c := newConn(r, nc, client)
@@ -185,6 +189,22 @@ func (r *Relay) upgrade(w http.ResponseWriter, req *http.Request) {
 	}
 	r.attach(c)
 	go c.serve(early)
+}
+
+// subprotocol picks the first protocol offered that we have, and takes the offer out of the request: names
+// such as didcomm/v2 are no tokens as RFC 6455 wants them, and the library would refuse the handshake.
+func (r *Relay) subprotocol(req *http.Request) string {
+	const header = "Sec-Websocket-Protocol"
+	offered := req.Header.Values(header)
+	req.Header.Del(header)
+	for _, v := range offered {
+		for p := range strings.SplitSeq(v, ",") {
+			if p = strings.TrimSpace(p); r.cfg.Subprotocols[p] != nil {
+				return p
+			}
+		}
+	}
+	return ""
 }
 
 // clientAddr is the address that limits are kept by: the peer's, or behind trusted proxies the last one in
