@@ -201,3 +201,13 @@ func BenchmarkMatcherManyAuthors(b *testing.B) {
 		}
 	}
 }
+
+func BenchmarkParseKept(b *testing.B) {
+	lines := usualEvents(b)
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		if _, err := ParseKept(lines[i%len(lines)]); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -177,7 +177,7 @@ func (p *scanner) lastEvent(b []byte) (*Event, string, error) {
 	if n < 0 || body[n] != ']' {
 		return nil, PeekID(body), syntaxError("the message is not closed")
 	}
-	e, id, err := parseEvent(body[:n], seenAll, 0)
+	e, id, err := parseEvent(string(body[:n]), demand{needed: seenAll})
 	if err != nil {
 		return nil, PeekID(body), err
 	}

@@ -84,6 +84,10 @@ func parseBoth(t *testing.T, s string) *Event {
 	if !sameEvent(e, again) {
 		t.Errorf("kept text is another event: %+v, %+v", e, again)
 	}
+	kept, err := ParseKept(bytes.Clone(e.JSON()))
+	if err != nil || !sameEvent(e, kept) || !bytes.Equal(kept.JSON(), e.JSON()) {
+		t.Errorf("kept text is read as %+v, %v", kept, err)
+	}
 	if e.ComputeID() != e.ID {
 		t.Errorf("ComputeID is not the id for %q", s)
 	}
@@ -317,6 +321,18 @@ func TestParseRumor(t *testing.T) {
 	}
 	if _, err := ParseRumor([]byte(strings.Replace(unsigned, `"x"`, `"y"`, 1))); !errors.Is(err, ErrID) {
 		t.Errorf("with a wrong id: %v", err)
+	}
+}
+
+func TestParseKeptTrusts(t *testing.T) {
+	text := wire(strings.Repeat("0", 64), "1", "1", "[]", `"x"`)
+	if e, err := ParseKept([]byte(text)); err != nil || e.ID != (ID{}) || string(e.JSON()) != text {
+		t.Errorf("%+v, %v", e, err)
+	}
+	for _, bad := range []string{"", text[:90], strings.Replace(text, `"kind":1`, `"kind":"1"`, 1), strings.Replace(text, `"id"`, `"x"`, 1)} {
+		if _, err := ParseKept([]byte(bad)); !errors.Is(err, ErrSyntax) {
+			t.Errorf("%q gave %v", bad, err)
+		}
 	}
 }
 
