@@ -61,10 +61,25 @@ func (c *Conn) Auth(ctx context.Context, key nostr.SecretKey) error {
 	if known {
 		return nil
 	}
+	if err := c.AuthWith(ctx, key, c.url, challenge); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	if c.auth.done == nil {
+		c.auth.done = map[authDone]bool{}
+	}
+	c.auth.done[mark] = true
+	c.mu.Unlock()
+	return nil
+}
+
+// AuthWith sends one authentication for a relay URL and a challenge of the caller's choice. It is
+// for trying out what a relay accepts; see Auth. A refusal wraps ErrAuthRequired.
+func (c *Conn) AuthWith(ctx context.Context, key nostr.SecretKey, relay, challenge string) error {
 	e := &nostr.Event{
 		CreatedAt: time.Now().Unix(),
 		Kind:      nostr.KindClientAuth,
-		Tags:      []nostr.Tag{{"relay", c.url}, {"challenge", challenge}},
+		Tags:      []nostr.Tag{{"relay", relay}, {"challenge", challenge}},
 	}
 	if err := e.Sign(key); err != nil {
 		return fmt.Errorf("sign the authentication: %w", err)
@@ -76,12 +91,6 @@ func (c *Conn) Auth(ctx context.Context, key nostr.SecretKey) error {
 	if !a.OK {
 		return fmt.Errorf("%w, and refused ours: %q", ErrAuthRequired, a.Reason)
 	}
-	c.mu.Lock()
-	if c.auth.done == nil {
-		c.auth.done = map[authDone]bool{}
-	}
-	c.auth.done[mark] = true
-	c.mu.Unlock()
 	return nil
 }
 

@@ -278,21 +278,34 @@ func (r *syncRun) compare(ctx context.Context, conn *Conn, w window) (have, need
 	}
 	defer release()
 	r.count(func(p *Report) { p.Sessions++ })
-	whole = true
-	st, err := conn.Reconcile(ctx, f, set, r.FrameLimit, func(h, n []nostr.ID) (bool, error) {
-		if r.Direction&Push != 0 {
-			have = append(have, r.offers(h)...)
-		}
-		if r.Direction&Pull != 0 {
-			n, err := r.wanted(ctx, n)
-			if err != nil {
-				return false, err
+	var st NegStats
+	delay := minDelay
+	for attempt := 1; ; attempt++ {
+		whole = true
+		st, err = conn.Reconcile(ctx, f, set, r.FrameLimit, func(h, n []nostr.ID) (bool, error) {
+			if r.Direction&Push != 0 {
+				have = append(have, r.offers(h)...)
 			}
-			need = append(need, n...)
+			if r.Direction&Pull != 0 {
+				n, err := r.wanted(ctx, n)
+				if err != nil {
+					return false, err
+				}
+				need = append(need, n...)
+			}
+			whole = len(have)+len(need) < sessionCap
+			return whole, ctx.Err()
+		})
+		var no *NegError
+		if !errors.As(err, &no) || Prefix(no.Reason) != "rate-limited" || attempt == maxAttempts {
+			break
 		}
-		whole = len(have)+len(need) < sessionCap
-		return whole, ctx.Err()
-	})
+		if err := pause(ctx, conn.Done(), max(delay, askedDelay(no.Reason))); err != nil {
+			return nil, nil, false, err
+		}
+		have, need = nil, nil
+		delay = min(2*delay, maxDelay)
+	}
 	r.count(func(p *Report) {
 		if st.Messages > 1 {
 			p.Messages += st.Messages
