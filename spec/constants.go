@@ -53,6 +53,8 @@ type Constants struct {
 	Store          StoreRules        `json:"store"`
 	Boundary       Boundary          `json:"boundary"`
 	Gossip         Gossip            `json:"gossip"`
+	Diagnostics    Diagnostics       `json:"diagnostics"`
+	Governance     Governance        `json:"governance"`
 	Retention      Retention         `json:"retention"`
 	Compute        Compute           `json:"compute"`
 }
@@ -371,6 +373,21 @@ type Gossip struct {
 	TickSeconds int64 `json:"tick_seconds"`
 }
 
+// Diagnostics names the metrics of kind 21802, so that those of many nodes add
+// up (§ What alpha is for measuring).
+type Diagnostics struct {
+	Metrics []string `json:"metrics"`
+}
+
+// Governance are the counts by which anyone can check what nobody decrees
+// (§ Governance, § Reproducible Distribution).
+type Governance struct {
+	FreezeAnchors    int `json:"freeze_anchors"`    // independent anchors that declare one digest
+	FreezeDays       int `json:"freeze_days"`       // for so long without an adverse divergence report
+	IndependenceDays int `json:"independence_days"` // of separate production, attested by people
+	ReleaseSigners   int `json:"release_signers"`   // independent operators that rebuilt a release
+}
+
 // Retention lists the modes an operator chooses from (§ Grants & receipts,
 // Retention is the operator's choice).
 type Retention struct {
@@ -383,7 +400,8 @@ type Compute struct {
 	Executors    []Executor `json:"executors"`
 	Verify       []string   `json:"verify"`
 	ProofSystems []string   `json:"proof_systems"`
-	Quorum       Quorum     `json:"quorum"` // of quasi-deterministic
+	Quorum       Quorum     `json:"quorum"`      // of quasi-deterministic
+	SampleRate   Ratio      `json:"sample_rate"` // of jobs a buyer re-runs unless it says otherwise
 	Profile      string     `json:"profile"`
 	Fuel         string     `json:"fuel"`
 	Rails        []string   `json:"rails"`
@@ -436,7 +454,7 @@ func (c *Constants) check() error {
 func (c *Constants) ratios() []Ratio {
 	rs := []Ratio{c.Window.Grace, c.DupRatio.Ceiling, c.OpeningQuarter, c.Divergence.Tolerance,
 		c.Divergence.Floor, c.Growth.Step, c.Growth.StepMin, c.Growth.Decay, c.Trust.Theta,
-		c.Capacity.ReleaseBelow, c.Capacity.Floor}
+		c.Capacity.ReleaseBelow, c.Capacity.Floor, c.Compute.SampleRate}
 	for _, t := range c.Tiers {
 		rs = append(rs, t.Weight)
 	}
