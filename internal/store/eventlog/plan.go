@@ -165,4 +165,9 @@ func (p *plan) resolve(n int, find func(term) list) (first group, rest []group, 
 // hidden says what the view does with a document's kind: hide it, or ask about the event.
 func (p *plan) hidden(k nostr.Kind) bool { return slices.Contains(p.hide, k) }
 
+func (p *plan) wantsID(id *nostr.ID) bool {
+	_, ok := slices.BinarySearchFunc(p.ids, id, func(a nostr.ID, b *nostr.ID) int { return slices.Compare(a[:], b[:]) })
+	return ok
+}
+
 func (p *plan) wantsKind(k nostr.Kind) bool { return p.kinds == nil || slices.Contains(p.kinds, k) }

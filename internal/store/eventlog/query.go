@@ -251,7 +251,7 @@ func (c *scan) head() []hit {
 		if x.at < c.p.since || x.at > c.p.until || !c.p.wantsKind(x.kind) || x.expires <= c.now || !h.seen(d, c.n.vis) {
 			return
 		}
-		if c.needsEvent(x.kind) && !c.admit(h.events[d]) {
+		if c.p.ids != nil && !c.p.wantsID(&x.id) || c.needsEvent(x.kind) && !c.admit(h.events[d]) {
 			return
 		}
 		out = append(out, hit{*x, place{nil, d}, h.events[d]})

@@ -2,38 +2,330 @@ package eventlog
 
 import (
 	"context"
+	"slices"
 
 	"fleetmesh.org/fleetmesh/internal/store"
 	"fleetmesh.org/fleetmesh/nostr"
 	"fleetmesh.org/fleetmesh/nostr/negentropy"
 )
 
-// Set implements store.Store.
+// set is a negentropy set over the slices of a snapshot. It copies nothing: ranks, items and
+// sums are found in the slices by search.
+type set struct {
+	slices []*slice
+	n      int
+	memo   map[int]negentropy.Sum // sums before ranks that were asked for
+	at     int                    // rank at which pos stands
+	pos    []int                  // rank within each slice
+}
+
+// Set implements store.Store. It costs a look at each segment: what a filter has in
+// a segment is kept, with its sums, in a cache of Options.SetCacheBytes.
 func (s *Store) Set(ctx context.Context, filters []nostr.Filter, view store.View, now int64) (negentropy.Set, func(), error) {
 	if err := s.check(ctx); err != nil {
 		return nil, nil, err
 	}
+	if slices.ContainsFunc(filters, func(f nostr.Filter) bool { return f.Search != "" }) {
+		v, err := s.vector(ctx, filters, view, now)
+		return v, func() {}, err
+	}
+	n := s.snapshot()
+	out := &set{memo: make(map[int]negentropy.Sum), at: -1}
+	g := s.gatherer(n, filters, &view, now)
+	for _, seg := range n.v.segments() {
+		if seg.n == 0 {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			n.release()
+			return nil, nil, err
+		}
+		p, o, err := g.part(seg)
+		if err != nil {
+			n.release()
+			return nil, nil, err
+		}
+		out.add(g.cut(p, o))
+	}
+	p := g.head()
+	out.add(g.cut(p, &overlay{}))
+	out.pos = make([]int, len(out.slices))
+	return out, n.release, nil
+}
+
+// gatherer makes the parts of one set.
+type gatherer struct {
+	n      snapshot
+	scans  []*scan
+	key    string
+	since  int64
+	until  int64
+	now    int64
+	simple bool // all of a segment: no condition but time, and nothing is hidden
+}
+
+func (s *Store) gatherer(n snapshot, filters []nostr.Filter, view *store.View, now int64) *gatherer {
+	g := &gatherer{n: n, now: now, since: minTime, until: maxTime}
+	fs := slices.Clone(filters)
+	if len(fs) == 1 && !fs[0].MatchesNothing() {
+		// The time bounds of a single filter are cut from the part, which so serves all bounds.
+		if fs[0].Since != nil {
+			g.since = *fs[0].Since
+		}
+		if fs[0].Until != nil {
+			g.until = *fs[0].Until
+		}
+		fs[0].Since, fs[0].Until = nil, nil
+	}
+	var key []byte
+	for i := range fs {
+		fs[i].Limit = nil
+		p := s.plan(&fs[i], view)
+		g.scans = append(g.scans, &scan{n: n, p: p, now: now, budget: &budget{}})
+		key = append(fs[i].AppendJSON(key), '\n')
+		if !p.nothing && p.ids == nil && len(p.groups) == 0 && p.since == minTime && p.until == maxTime && len(view.Hide) == 0 {
+			g.simple = true
+		}
+	}
+	for _, k := range view.Hide {
+		key = append(key, 'h', byte(k), byte(k>>8))
+	}
+	for _, k := range view.Reveal {
+		key = append(append(key, 'r'), k[:]...)
+	}
+	g.key = string(key)
+	return g
+}
+
+// part returns what the filters have in a segment.
+func (g *gatherer) part(seg *segment) (*part, *overlay, error) {
+	k := partKey{seg.uid, g.key}
+	cache := g.n.s.cache
+	p, o := cache.get(k)
+	if p != nil && o != nil && o.fits(seg, g.n.vis, g.now) {
+		return p, o, nil
+	}
+	if p == nil {
+		p = &part{seg: seg, n: seg.n}
+		if !g.simple {
+			for i, c := range g.scans {
+				docs, err := c.documents(seg)
+				if err != nil {
+					return nil, nil, err
+				}
+				if i == 0 {
+					p.docs = docs
+				} else {
+					p.docs = mergeNumbers(make([]uint32, 0, len(p.docs)+len(docs)), p.docs, docs)
+				}
+			}
+			if p.docs == nil {
+				p.docs = []uint32{}
+			}
+			p.n = len(p.docs)
+			p.sumUp()
+		}
+	}
+	o, keep := p.mask(g.n.vis, g.now)
+	if keep {
+		cache.put(k, p, o)
+	}
+	return p, o, nil
+}
+
+// head returns what the filters have in the head.
+func (g *gatherer) head() *part {
+	items := []negentropy.Item{}
+	for _, c := range g.scans {
+		if c.p.nothing {
+			continue
+		}
+		for _, h := range c.head() {
+			items = append(items, negentropy.Item{Time: uint64(h.doc.at), ID: h.id})
+		}
+	}
+	slices.SortFunc(items, negentropy.Item.Compare)
+	items = slices.Compact(items)
+	p := &part{items: items, n: len(items)}
+	p.sumUp()
+	return p
+}
+
+// cut applies the time bounds.
+func (g *gatherer) cut(p *part, o *overlay) *slice {
+	lo, hi := 0, p.n
+	if g.since > 0 {
+		lo = p.lower(&negentropy.Item{Time: uint64(g.since)})
+	}
+	switch {
+	case g.until < 0:
+		hi = lo
+	case g.until < maxTime:
+		hi = p.lower(&negentropy.Item{Time: uint64(g.until) + 1})
+	}
+	return newSlice(p, o, lo, hi)
+}
+
+// vector answers searches: their matches are not kept.
+func (s *Store) vector(ctx context.Context, filters []nostr.Filter, view store.View, now int64) (negentropy.Set, error) {
 	n := s.snapshot()
 	defer n.release()
 	all := &merged{limit: -1}
 	for i := range filters {
 		st, err := s.search(n, s.plan(&filters[i], &view), now, -1)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		all.from = append(all.from, st)
 	}
 	var items []negentropy.Item
 	for {
 		h, ok, err := all.next()
+		if err == nil {
+			err = ctx.Err()
+		}
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		if !ok {
-			return negentropy.NewVector(items), func() {}, nil
+			return negentropy.NewVector(items), nil
 		}
 		items = append(items, negentropy.Item{Time: uint64(h.doc.at), ID: h.id})
 	}
+}
+
+func (t *set) add(s *slice) {
+	if s.n > 0 {
+		t.slices = append(t.slices, s)
+		t.n += s.n
+	}
+}
+
+// Len implements negentropy.Set.
+func (t *set) Len() int { return t.n }
+
+// Search implements negentropy.Set.
+func (t *set) Search(b negentropy.Item) int {
+	rank := 0
+	var sum negentropy.Sum
+	for _, s := range t.slices {
+		place := min(max(s.lower(&b), s.lo), s.hi)
+		rank += s.countTo(place) - s.first
+		sum = sum.Plus(s.sumTo(place).Minus(s.before))
+	}
+	t.remember(rank, sum)
+	return rank
+}
+
+// maxMemo bounds the sums that a set remembers.
+const maxMemo = 1 << 12
+
+func (t *set) remember(rank int, sum negentropy.Sum) {
+	if len(t.memo) >= maxMemo {
+		clear(t.memo)
+	}
+	t.memo[rank] = sum
+}
+
+// Item implements negentropy.Set.
+func (t *set) Item(i int) negentropy.Item {
+	if i != t.at {
+		if i != t.at+1 || t.at < 0 {
+			t.locate(i)
+		} else {
+			b, _ := t.smallest()
+			t.pos[b]++
+		}
+		t.at = i
+	}
+	_, it := t.smallest()
+	return it
+}
+
+// smallest returns the slice whose item at pos comes first.
+func (t *set) smallest() (best int, first negentropy.Item) {
+	best = -1
+	for i, s := range t.slices {
+		if t.pos[i] >= s.n {
+			continue
+		}
+		if it := s.item(s.place(t.pos[i])); best < 0 || it.Compare(first) < 0 {
+			best, first = i, it
+		}
+	}
+	return best, first
+}
+
+// locate sets pos so that k items are before it: it narrows a window in every slice around
+// the middle item of the widest.
+func (t *set) locate(k int) {
+	lo, hi := t.pos, make([]int, len(t.slices))
+	for i, s := range t.slices {
+		lo[i], hi[i] = 0, s.n
+	}
+	mid := make([]int, len(t.slices))
+	for k > 0 {
+		wide := 0
+		for i := range lo {
+			if hi[i]-lo[i] > hi[wide]-lo[wide] {
+				wide = i
+			}
+		}
+		w := t.slices[wide]
+		pivot := w.item(w.place((lo[wide] + hi[wide]) / 2))
+		below := 0
+		for i, s := range t.slices {
+			mid[i] = min(max(s.rank(&pivot), lo[i]), hi[i])
+			below += mid[i] - lo[i]
+		}
+		if k <= below {
+			copy(hi, mid)
+			if k == below {
+				copy(lo, mid)
+				return
+			}
+			continue
+		}
+		k -= below
+		copy(lo, mid)
+		lo[wide]++ // the pivot itself
+		k--
+	}
+}
+
+// prefix returns the sum of the first k items.
+func (t *set) prefix(k int) (sum negentropy.Sum) {
+	if k == 0 {
+		return sum
+	}
+	if s, ok := t.memo[k]; ok {
+		return s
+	}
+	if k == t.n {
+		for _, s := range t.slices {
+			sum = sum.Plus(s.sumTo(s.hi).Minus(s.before))
+		}
+	} else {
+		t.locate(k)
+		t.at = k
+		for i, s := range t.slices {
+			place := s.hi
+			if t.pos[i] < s.n {
+				place = s.place(t.pos[i])
+			}
+			sum = sum.Plus(s.sumTo(place).Minus(s.before))
+		}
+	}
+	t.remember(k, sum)
+	return sum
+}
+
+// Sum implements negentropy.Set.
+func (t *set) Sum(lo, hi int) negentropy.Sum {
+	if lo >= hi {
+		return negentropy.Sum{}
+	}
+	return t.prefix(hi).Minus(t.prefix(lo))
 }
 
 // FingerprintRange implements store.Store.

@@ -276,5 +276,8 @@ func describe(filters []nostr.Filter) string {
 	for i := range filters {
 		b = append(filters[i].AppendJSON(b), ' ')
 	}
+	if len(b) > 500 {
+		return string(b[:500]) + "…"
+	}
 	return string(b)
 }
