@@ -3,7 +3,6 @@ package nostr
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"net/url"
 	"strings"
@@ -20,6 +19,8 @@ func NormalizeRelayURL(s string) (string, error) {
 	}
 	return u.String(), nil
 }
+
+var defaultPort = map[string]string{"ws": "80", "wss": "443"}
 
 func parseRelayURL(s string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimSpace(s))
@@ -42,13 +43,12 @@ func parseRelayURL(s string) (*url.URL, error) {
 		return nil, errors.New("relay url: neither a host name nor an address")
 	}
 	port := u.Port()
-	if port == "" || u.Scheme == "ws" && port == "80" || u.Scheme == "wss" && port == "443" {
-		if strings.Contains(host, ":") {
-			host = "[" + host + "]"
-		}
-		u.Host = host
-	} else {
-		u.Host = net.JoinHostPort(host, port)
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	u.Host = host
+	if port != "" && port != defaultPort[u.Scheme] {
+		u.Host += ":" + port
 	}
 	u.Path = strings.TrimRight(u.Path, "/")
 	if u.Path == "" {
@@ -90,11 +90,11 @@ func SameRelay(a, b string) bool {
 	return effectiveHost(ua) == effectiveHost(ub) && ua.Path == ub.Path
 }
 
-// effectiveHost is host and port, the default port spelled out.
+// effectiveHost is host and port for comparison, the default port spelled out.
 func effectiveHost(u *url.URL) string {
 	port := u.Port()
 	if port == "" {
-		port = map[string]string{"ws": "80", "wss": "443"}[u.Scheme]
+		port = defaultPort[u.Scheme]
 	}
-	return net.JoinHostPort(u.Hostname(), port)
+	return u.Hostname() + " " + port
 }
