@@ -55,21 +55,21 @@ func ClassifyDuplicates(eventsLimit, events, duplicates int64) spec.Severity {
 
 // Line is what a window shows for one limit.
 type Line struct {
-	Limit    spec.Limit
-	Allowed  int64 // the grant's; for dup_ratio the delivered events
-	Measured int64 // for dup_ratio the duplicates
-	Claimed  int64
-	Severity spec.Severity
-	Diverges bool
+	Limit    spec.Limit    `json:"limit"`
+	Allowed  int64         `json:"allowed"`  // the grant's; for dup_ratio the delivered events
+	Measured int64         `json:"measured"` // for dup_ratio the duplicates
+	Claimed  int64         `json:"claimed"`
+	Severity spec.Severity `json:"severity"`
+	Diverges bool          `json:"diverges"`
 }
 
 // Evaluation is the outcome of a window.
 type Evaluation struct {
-	Severity  spec.Severity
-	Lines     []Line // every limit in the order of the table, then dup_ratio
-	Evaluated bool   // false: nothing measured and nothing claimed, or no meter; not a finding either way
-	Silent    bool   // traffic and no receipt at all
-	Unmetered bool   // the issuer has no measurement of this window
+	Severity  spec.Severity `json:"severity"`
+	Lines     []Line        `json:"lines"`     // every limit in the order of the table, then dup_ratio
+	Evaluated bool          `json:"evaluated"` // false: nothing measured and nothing claimed, or no meter; not a finding either way
+	Silent    bool          `json:"silent"`    // traffic and no receipt at all
+	Unmetered bool          `json:"unmetered"` // the issuer has no measurement of this window
 }
 
 // Worst returns the line that decided, the first of the most severe; ok is false at S0.

@@ -7,12 +7,12 @@ import (
 // Standing is where a peering stands at its issuer: what a grant says and what the windows so far amount
 // to. Change makes the next one and never alters the one it has.
 type Standing struct {
-	Tier         spec.Tier
-	Limits       Limits
-	CleanWindows int64 // in a row, evaluated and at S0; the streak behind the age factor
-	IdleWindows  int64 // in a row, with nothing measured
-	Overruns     int64 // S1 so far; the first is never published
-	ZeroUntil    int64 // after S3: unix second until which every limit is zero, 0 if none
+	Tier         spec.Tier `json:"tier"`
+	Limits       Limits    `json:"limits"`
+	CleanWindows int64     `json:"clean_windows"` // in a row, evaluated and at S0; the streak behind the age factor
+	IdleWindows  int64     `json:"idle_windows"`  // in a row, with nothing measured
+	Overruns     int64     `json:"overruns"`      // S1 so far; the first is never published
+	ZeroUntil    int64     `json:"zero_until"`    // after S3: unix second until which every limit is zero, 0 if none
 }
 
 // NewStanding is a peering as it begins.
@@ -20,10 +20,10 @@ func NewStanding(tier spec.Tier) Standing { return Standing{Tier: tier, Limits: 
 
 // Move says what a window did to a standing, and why, as peering/1.0/amend wants to know.
 type Move struct {
-	Severity spec.Severity
-	Cause    spec.Cause // remedy after a fault, disuse after decay, "" for growth or none
-	Amended  bool       // the limits or the tier are other than before
-	Delete   bool       // S4: the grant is deleted
+	Severity spec.Severity `json:"severity"`
+	Cause    spec.Cause    `json:"cause"`   // remedy after a fault, disuse after decay, "" for growth or none
+	Amended  bool          `json:"amended"` // the limits or the tier are other than before
+	Delete   bool          `json:"delete"`  // S4: the grant is deleted
 }
 
 // Close applies a window's outcome at the time of its evaluation. structural findings are worth their price

@@ -9,8 +9,8 @@ import (
 // Window is one accounting window: [Epoch × Length, (Epoch+1) × Length) unix seconds. Both
 // parties compute it from the grant they hold; nobody sends it for the other to believe.
 type Window struct {
-	Epoch  int64
-	Length int64 // seconds
+	Epoch  int64 `json:"epoch"`
+	Length int64 `json:"length"` // seconds
 }
 
 // CheckWindowLength says whether a grant may use a window of so many seconds.
