@@ -29,7 +29,11 @@ const (
 // signatures could foresee, as crypto/rand.Reader does. Where it fails, its error
 // is returned and the verdicts say nothing.
 func (v *Verifier) VerifyBatch(random io.Reader, pubs []*[32]byte, msgs []*[32]byte, sigs []*[64]byte, ok []bool) error {
-	var b batch
+	b, _ := v.batches.Get().(*batch)
+	if b == nil {
+		b = &batch{slots: map[*author]int{}}
+	}
+	defer v.batches.Put(b)
 	for len(pubs) > 0 {
 		n := min(maxBatch, len(pubs))
 		if n < minBatch {
@@ -37,7 +41,7 @@ func (v *Verifier) VerifyBatch(random io.Reader, pubs []*[32]byte, msgs []*[32]b
 			return nil
 		}
 		b.reset(n)
-		if _, err := io.ReadFull(random, b.random[:16*n]); err != nil {
+		if _, err := io.ReadFull(random, b.random); err != nil {
 			return fmt.Errorf("draw the factors of a batch: %w", err)
 		}
 		b.collect(v, pubs[:n], msgs[:n], sigs[:n], ok[:n])
@@ -86,11 +90,9 @@ type digit struct {
 type pair struct{ p, q uint32 }
 
 func (b *batch) reset(n int) {
-	if b.random == nil {
-		b.random = make([]byte, 16*n)
-		b.slots = map[*author]int{}
-	}
+	b.random = sized(b.random, 16*n)
 	b.pool, b.digits = b.pool[:0], b.digits[:0]
+	clear(b.owner) // hold no table longer than needed
 	b.owner, b.own = b.owner[:0], b.own[:0]
 	b.sumS = scalar{}
 	clear(b.slots)
@@ -250,6 +252,9 @@ func (b *batch) sort() {
 	}
 	b.first[buckets] = at
 	b.entries = sized(b.entries, int(at))
+	if n := len(b.pool) + int(at); cap(b.pool) < n { // fewer sums than entries will come
+		b.pool = append(make([]point, 0, n+n/4), b.pool...)
+	}
 	for _, d := range b.digits {
 		b.entries[next[d.bucket]] = d.point
 		next[d.bucket]++
@@ -257,7 +262,7 @@ func (b *batch) sort() {
 }
 
 // pair pairs the points of each bucket, and puts the place of their coming sum
-// in their stead.
+// in their stead: q ± p, which then has q's sign.
 func (b *batch) pair() {
 	b.pairs = b.pairs[:0]
 	sum := uint32(len(b.pool))
@@ -269,7 +274,7 @@ func (b *batch) pair() {
 		half := n / 2
 		for k := range half {
 			b.pairs = append(b.pairs, pair{e[2*k], e[2*k+1]})
-			e[k] = sum * 2
+			e[k] = sum*2 | e[2*k+1]&1
 			sum++
 		}
 		if n&1 == 1 {
@@ -295,13 +300,13 @@ func (b *batch) addPairs() bool {
 	}
 	inverse(&acc, &acc)
 	base := len(b.pool)
-	b.pool = grown(b.pool, n)
+	b.pool = b.pool[:base+n] // sort left room
 	for i := n - 1; i >= 0; i-- {
 		var inv fe
 		mul(&inv, &acc, &b.pre[i])
 		mul(&acc, &acc, &b.dx[i])
 		pr := b.pairs[i]
-		b.pool[base+i].addAffine(&b.pool[pr.p>>1], &b.pool[pr.q>>1], &inv, -uint64(pr.p&1), -uint64(pr.q&1))
+		b.pool[base+i].addAffine(&b.pool[pr.p>>1], &b.pool[pr.q>>1], &inv, -uint64((pr.p^pr.q)&1))
 	}
 	return true
 }
@@ -336,12 +341,4 @@ func sized[T any](s []T, n int) []T {
 		return make([]T, n, n+n/4)
 	}
 	return s[:n]
-}
-
-// grown returns s with n more elements of any content.
-func grown[T any](s []T, n int) []T {
-	for cap(s) < len(s)+n {
-		s = append(s[:cap(s)], *new(T))
-	}
-	return s[:len(s)+n]
 }

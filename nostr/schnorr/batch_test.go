@@ -22,7 +22,7 @@ func batchOf(all []triple) (g group) {
 func equationHolds(t *testing.T, v *Verifier, all []triple) (holds bool, in []bool) {
 	t.Helper()
 	g := batchOf(all)
-	var b batch
+	b := batch{slots: map[*author]int{}}
 	b.reset(maxBatch)
 	if _, err := rand.Read(b.random); err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package schnorr
 
 import (
+	cryptorand "crypto/rand"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -64,4 +65,23 @@ func benchGroup(b *testing.B, all []triple) {
 		v.VerifyGroup(g.pubs, g.msgs, g.sigs, ok)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(all)), "ns/sig")
+}
+
+func BenchmarkBatch(b *testing.B) {
+	for _, n := range []int{64, 256, 1024, 2048} {
+		all := benchTriples(n, n/4+1)
+		g := batchOf(all)
+		ok := make([]bool, n)
+		v := NewVerifier(0)
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			eachPathBench(b, func(b *testing.B) {
+				for b.Loop() {
+					if err := v.VerifyBatch(cryptorand.Reader, g.pubs, g.msgs, g.sigs, ok); err != nil || !ok[0] {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/sig")
+			})
+		})
+	}
 }

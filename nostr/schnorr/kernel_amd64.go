@@ -20,3 +20,23 @@ func doubleADX(p *jacobian)
 
 //go:noescape
 func addMixedADX(p *jacobian, x, y *fe, neg uint64)
+
+//go:noescape
+func addAffineADX(o, p, q *point, inv *fe, neg uint64)
+
+// The linear operations alone, for tests; y is not used where there is one operand.
+
+//go:noescape
+func addADX(z, x, y *fe)
+
+//go:noescape
+func subADX(z, x, y *fe)
+
+//go:noescape
+func sub3ADX(z, x, y, w *fe) // z = x - y - 2w
+
+//go:noescape
+func negateIfADX(z, x, y *fe)
+
+//go:noescape
+func halfADX(z, x, y *fe)

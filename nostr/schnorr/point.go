@@ -172,26 +172,30 @@ func (p *jacobian) equal(q *jacobian) bool {
 	return equal(&a, &b)
 }
 
-// addAffine: o = ±p ± q, minus where np or nq is all ones, if p and q have
-// different x; inv is 1/(q.x - p.x). Coordinates need not be below p.
-func (o *point) addAffine(p, q *point, inv *fe, np, nq uint64) {
-	var l, x, y1, y2 fe
-	y1, y2 = p.y, q.y
-	if np != 0 {
-		neg(&y1, &y1)
+// addAffine: o = q ± p, minus where m is all ones, if p and q have different x;
+// inv is 1/(q.x - p.x). Coordinates need not be below p. o is neither p nor q.
+func (o *point) addAffine(p, q *point, inv *fe, m uint64) {
+	if haveADX {
+		addAffineADX(o, p, q, inv, m)
+		return
 	}
-	if nq != 0 {
-		neg(&y2, &y2)
+	o.addAffineGo(p, q, inv, m)
+}
+
+func (o *point) addAffineGo(p, q *point, inv *fe, m uint64) {
+	var l, x, y, u fe
+	y = p.y
+	if m != 0 {
+		neg(&y, &y)
 	}
-	sub(&l, &y2, &y1)
-	mul(&l, &l, inv)
-	sqrN(&x, &l, 1)
+	sub(&l, &q.y, &y)
+	mulGo(&l, &l, inv)
+	sqrGo(&x, &l)
 	sub(&x, &x, &p.x)
-	sub(&x, &x, &q.x)
-	sub(&y2, &p.x, &x)
-	mul(&y2, &y2, &l)
-	o.x = x
-	sub(&o.y, &y2, &y1)
+	sub(&o.x, &x, &q.x)
+	sub(&u, &p.x, &o.x)
+	mulGo(&u, &u, &l)
+	sub(&o.y, &u, &y)
 }
 
 // liftX finds the point with that x (below p) and an even y, and says

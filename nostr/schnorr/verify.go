@@ -1,6 +1,9 @@
 package schnorr
 
-import "crypto/sha256"
+import (
+	"crypto/sha256"
+	"sync"
+)
 
 // DefaultCacheBytes is the size of a Verifier's cache unless told otherwise.
 const DefaultCacheBytes = 16 << 20
@@ -18,7 +21,8 @@ func Path() string {
 // saw last, which makes their next signature twice as fast to verify. It is
 // safe for concurrent use, and runs on the caller's goroutine only.
 type Verifier struct {
-	cache *cache
+	cache   *cache
+	batches sync.Pool // of *batch, for their memory
 }
 
 // NewVerifier returns a Verifier whose cache takes about cacheBytes, some

@@ -1,6 +1,9 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // begin opens a function with a frame of the given number of elements.
 func (e *emitter) begin(doc, name string, elements, args int) {
@@ -141,4 +144,66 @@ func (e *emitter) pointFunctions() {
 }
 
 // affineFunctions emits what the batch equation spends its time on.
-func (e *emitter) affineFunctions() {}
+func (e *emitter) affineFunctions() {
+	e.begin("func addAffineADX(o, p, q *point, inv *fe, neg uint64)", "addAffineADX", 4, 40)
+	px, py := operand{"DI", 0}, operand{"DI", 32}
+	qx, qy := operand{"SI", 0}, operand{"SI", 32}
+	y, l, u, x := slot(0), slot(1), slot(2), slot(3)
+	e.op("MOVQ p+8(FP), DI")
+	e.op("MOVQ neg+32(FP), CX")
+	e.negateIf(y, py)
+	e.op("MOVQ q+16(FP), SI")
+	e.note("l = (y2 - y1)·inv; x' = l² - x1 - x2")
+	e.sub(l, qy, y)
+	e.op("MOVQ inv+24(FP), SI")
+	e.mul(l, l, operand{"SI", 0})
+	e.op("MOVQ q+16(FP), SI")
+	e.sqr(x, l)
+	e.sub(x, x, px, qx)
+	e.note("y' = l·(x1 - x') - y1")
+	e.sub(u, px, x)
+	e.mul(u, u, l)
+	e.op("MOVQ o+0(FP), DI")
+	e.copy(operand{"DI", 0}, x)
+	e.sub(operand{"DI", 32}, u, y)
+	e.end()
+}
+
+// pieces emits the linear operations as functions of their own. Only tests call
+// them: on numbers that the point operations meet once in 2^31 times.
+func (e *emitter) pieces() {
+	z, x, y, w := operand{"DI", 0}, operand{"SI", 0}, operand{"DI", 0}, operand{"R12", 0}
+	pointers := func() {
+		e.op("MOVQ x+8(FP), SI")
+		e.op("MOVQ y+16(FP), DI")
+	}
+	for _, f := range []struct {
+		name string
+		emit func(z operand)
+	}{
+		{"addADX", func(z operand) { e.add(z, x, y) }},
+		{"subADX", func(z operand) { e.sub(z, x, y) }},
+		{"sub3ADX", func(z operand) { e.sub(z, x, y, w, w) }},
+		{"negateIfADX", func(z operand) { e.op("MOVQ $-1, CX"); e.negateIf(z, x) }},
+		{"halfADX", func(z operand) { e.half(z, x) }},
+	} {
+		args := "z, x, y *fe"
+		if f.name == "sub3ADX" {
+			args = "z, x, y, w *fe"
+		}
+		e.begin("func "+f.name+"("+args+")", f.name, 1, 8*(strings.Count(args, ",")+1))
+		pointers()
+		if f.name == "sub3ADX" {
+			e.op("MOVQ w+24(FP), R12")
+		}
+		f.emit(slot(0))
+		e.op("MOVQ z+0(FP), DI")
+		e.copy(z, slot(0))
+		e.end()
+	}
+}
+
+func (e *emitter) copy(z, x operand) {
+	e.load(x)
+	e.store(z)
+}

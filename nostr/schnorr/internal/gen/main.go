@@ -262,8 +262,9 @@ func (e *emitter) half(z, x operand) {
 	e.store(z)
 }
 
-// negateIf: z = y, or -y where the mask in CX is all ones. y is below p, so
-// p - y = ^y - (C-1) does not borrow: ^y = B^4-1-y >= C.
+// negateIf: z = y, or -y where the mask in CX is all ones: p - y =
+// ^y - (C-1), as ^y = B^4-1-y. That borrows only if y is p or above, and
+// is then C too much, and within C of B^4, so that C stays in the lowest limb.
 func (e *emitter) negateIf(z, y operand) {
 	e.load(y)
 	e.op("MOVQ $0x1000003D0, AX")
@@ -275,6 +276,7 @@ func (e *emitter) negateIf(z, y operand) {
 	for i := 1; i < 4; i++ {
 		e.op("SBBQ $0, %s", result[i])
 	}
+	e.seldom("SUBQ AX, R8", "DECQ R8")
 	e.store(z)
 }
 
@@ -284,6 +286,7 @@ func main() {
 	e.fieldFunctions()
 	e.pointFunctions()
 	e.affineFunctions()
+	e.pieces()
 	if len(os.Args) != 2 {
 		log.Fatal("usage: gen kernel_amd64.s")
 	}

@@ -1,0 +1,105 @@
+package schnorr
+
+import (
+	"bytes"
+	cryptorand "crypto/rand"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+)
+
+// TestAgainstLibsecp compares verdicts, single, in groups and in batches, with
+// libsecp256k1's, where a C compiler and that library are installed.
+// FLEETMESH_SCHNORR_COUNT says how many signatures, 20,000 if unset.
+func TestAgainstLibsecp(t *testing.T) {
+	n := 20000
+	if testing.Short() {
+		n = 1000
+	}
+	if s := os.Getenv("FLEETMESH_SCHNORR_COUNT"); s != "" {
+		var err error
+		if n, err = strconv.Atoi(s); err != nil {
+			t.Fatalf("FLEETMESH_SCHNORR_COUNT: %v", err)
+		}
+	}
+	program := filepath.Join(t.TempDir(), "oracle")
+	if out, err := exec.Command("cc", "-O2", "-o", program, "testdata/oracle.c", "-lsecp256k1").CombinedOutput(); err != nil {
+		t.Skipf("libsecp256k1 or a C compiler is not here: %v: %s", err, out)
+	}
+	differences, good := 0, 0
+	for done := 0; done < n; done += 10000 {
+		f := newForge(uint64(1000 + done))
+		all := f.triples(min(10000, n-done))
+		want := libsecpVerdicts(t, program, all)
+		for _, w := range want {
+			if w {
+				good++
+			}
+		}
+		eachPath(t, func(t *testing.T) { differences += compareAll(t, all, want) })
+	}
+	t.Logf("%d signatures, %d of them good, on every path single, in groups and in batches: %d differences", n, good, differences)
+}
+
+func libsecpVerdicts(t *testing.T, program string, all []triple) []bool {
+	t.Helper()
+	var in, out bytes.Buffer
+	for i := range all {
+		in.Write(all[i].pub[:])
+		in.Write(all[i].msg[:])
+		in.Write(all[i].sig[:])
+	}
+	cmd := exec.Command(program)
+	cmd.Stdin, cmd.Stdout = &in, &out
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("run the oracle: %v", err)
+	}
+	if out.Len() != len(all) {
+		t.Fatalf("the oracle gave %d verdicts on %d", out.Len(), len(all))
+	}
+	want := make([]bool, len(all))
+	for i, b := range out.Bytes() {
+		want[i] = b == '1'
+	}
+	return want
+}
+
+// compareAll counts verdicts that differ from want, and reports them.
+func compareAll(t *testing.T, all []triple, want []bool) (differences int) {
+	t.Helper()
+	v := NewVerifier(500 * tableCost)
+	check := func(how string, i int, got bool) {
+		if got != want[i] {
+			differences++
+			t.Errorf("%s: %s: verdict %v: pub %x msg %x sig %x", how, all[i].what, got, all[i].pub, all[i].msg, all[i].sig)
+		}
+	}
+	for i := range all {
+		check("single", i, v.Verify(&all[i].pub, all[i].msg[:], &all[i].sig))
+	}
+	g := batchOf(all)
+	ok := make([]bool, len(all))
+	v.VerifyGroup(g.pubs, g.msgs, g.sigs, ok)
+	for i := range all {
+		check("group", i, ok[i])
+	}
+	// In batches of the good, with now and then a bad one, so that some hold.
+	var some []triple
+	var at []int
+	for i := range all {
+		if want[i] || i%500 == 0 {
+			some = append(some, all[i])
+			at = append(at, i)
+		}
+	}
+	g, ok = batchOf(some), make([]bool, len(some))
+	if err := v.VerifyBatch(cryptorand.Reader, g.pubs, g.msgs, g.sigs, ok); err != nil {
+		t.Fatal(err)
+	}
+	for i := range some {
+		check("batch", at[i], ok[i])
+	}
+	return differences
+}
