@@ -251,6 +251,9 @@ func (t *turn) receipt(p *peer, in Received) {
 	}
 	g := p.Issued.of(w.Start())
 	b := find(&p.Measured, g, w)
+	if b.Last == nil && p.Issued.has(r.Grant) {
+		b.Grant = r.Grant // a subject that was away may claim under the grant it knows; what it may use is for us to say
+	}
 	chain := b.chain(p.Key)
 	switch err := chain.Add(r, t.now); identity.CodeOf(err) {
 	case "":

@@ -1,6 +1,8 @@
 package mesh
 
 import (
+	"slices"
+
 	"fleetmesh.org/fleetmesh/internal/ledger"
 	"fleetmesh.org/fleetmesh/nostr"
 	"fleetmesh.org/fleetmesh/spec"
@@ -28,6 +30,7 @@ type peer struct {
 
 	NextSync int64 `json:",omitempty"` // unix second of the next sync, 0: none planned
 	NextWant int
+	Waiting  bool `json:"-"` // a sync of ours waits for one of the peer's to end
 
 	// From the descriptor, which is seen anew after a restart.
 	Described     bool       `json:"-"`
@@ -72,11 +75,12 @@ func (g grants) push(n *ledger.Grant) grants {
 	return out
 }
 
-// of returns the grant that a window is accounted under: the newest that was made before the window began, else the
-// oldest. Limits change at the next window; both ends compute the same.
+// of returns the grant that a window is accounted under: the newest that was made a skew or more before the window began, so
+// that the subject has had the time to learn of it; else the oldest. Limits change at a window's edge, and both ends compute
+// the same.
 func (g grants) of(start int64) *ledger.Grant {
 	for _, grant := range g {
-		if grant.CreatedAt <= start {
+		if grant.CreatedAt+spec.C().Window.SkewSeconds <= start {
 			return grant
 		}
 	}
@@ -84,6 +88,11 @@ func (g grants) of(start int64) *ledger.Grant {
 		return nil
 	}
 	return g[len(g)-1]
+}
+
+// has reports whether an id is that of one of the grants.
+func (g grants) has(id nostr.ID) bool {
+	return slices.ContainsFunc(g, func(grant *ledger.Grant) bool { return grant.ID == id })
 }
 
 // at returns the grant and window of a message.

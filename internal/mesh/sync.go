@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 
@@ -61,8 +62,11 @@ const (
 	ModeBoth = "both"
 )
 
-// resyncSeconds is how long a finished sync rests before the next.
-const resyncSeconds = 300
+// How long a sync rests: after it ended well, and after the peer was busy with one of its own.
+const (
+	resyncSeconds = 300
+	busySeconds   = 15
+)
 
 // session is a sync under way.
 type session struct {
@@ -76,17 +80,28 @@ func (t *turn) startIfActive(p *peer) {
 	if p.Stage != active || len(p.Wants) == 0 || p.Stands.ZeroUntil > t.now {
 		return
 	}
-	for _, s := range t.threads {
-		if s.peer == p.Key && s.ours {
-			return // one at a time; the next begins when it rests
-		}
+	if t.underWay(p) != nil {
+		p.NextSync, p.Waiting = t.now+busySeconds, true
+		return
 	}
+	p.Waiting = false
 	want := p.Wants[p.NextWant%len(p.Wants)]
 	p.NextWant++
 	thread := t.newID()
 	t.threads[thread] = &session{peer: p.Key, ours: true, shard: want.Shard}
 	p.NextSync = 0
 	t.do(StartSync{Peer: p.Key, Session: thread, Want: want})
+}
+
+// underWay returns a session with the peer, nil if there is none. There is one at a time, whoever began it: two at once would send
+// the same events twice, and honest nodes would count each other's duplicates.
+func (t *turn) underWay(p *peer) *session {
+	for _, s := range t.threads {
+		if s.peer == p.Key {
+			return s
+		}
+	}
+	return nil
 }
 
 // syncMessage meters a message of sync/1.0 or standing/1.0 and lets it through or not.
@@ -128,6 +143,10 @@ func (t *turn) opened(p *peer, in Received) {
 		refuse(spec.CodeMalformed)
 		return
 	}
+	if s := t.underWay(p); s != nil && (!s.ours || bytes.Compare(t.cfg.Self[:], p.Key[:]) < 0) {
+		refuse(spec.CodeTooMany) // where both begin at once, the session of the lower key stands
+		return
+	}
 	scopes := p.Issued.current().Scopes
 	if body.Mode != ModePush && !covers(scopes, ledger.Pull, &f) || body.Mode != ModePull && !covers(scopes, ledger.Push, &f) {
 		refuse(spec.CodeOutOfScope)
@@ -147,6 +166,14 @@ func (t *turn) syncEnded(in SyncEnded) {
 	delete(t.threads, in.Session)
 	t.do(Tell{Peer: p.Key, What: "sync-ended", Code: in.Code, Detail: syncDetail(s, in)})
 	if !s.ours {
+		if p.Waiting && t.underWay(p) == nil {
+			t.startIfActive(p) // ours waited for this one
+		}
+		return
+	}
+	if in.Code == spec.CodeTooMany {
+		p.NextWant--
+		p.NextSync, p.Waiting = t.now+busySeconds, true
 		return
 	}
 	if p.NextWant%max(1, len(p.Wants)) != 0 && in.Code == "" {

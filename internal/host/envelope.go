@@ -1,0 +1,342 @@
+package host
+
+import (
+	"context"
+	"crypto"
+	"crypto/ecdh"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"fleetmesh.org/fleetmesh/internal/didcomm"
+	"fleetmesh.org/fleetmesh/internal/identity"
+	"fleetmesh.org/fleetmesh/internal/ledger"
+	"fleetmesh.org/fleetmesh/internal/mesh"
+	"fleetmesh.org/fleetmesh/internal/store"
+	"fleetmesh.org/fleetmesh/nostr"
+	"fleetmesh.org/fleetmesh/spec"
+)
+
+// agreementFragment names the agreement key in a did:nostr document (§ Identity).
+const agreementFragment = "#agree"
+
+// Ids of attachments, so that a receiver knows what it holds.
+const (
+	attachDescriptor = "descriptor"
+	attachGrant      = "grant"
+	attachEnvelope   = "envelope"
+)
+
+// newID draws a message id.
+func newID() string {
+	var b [16]byte
+	rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+// message builds what mesh wants sent. An error in it is a bug of ours, so it is logged and the message left out.
+func (h *Host) message(s mesh.Send) *didcomm.Message {
+	m := &didcomm.Message{ID: s.ID, Type: string(s.Type), From: h.self, To: []string{identity.FormatDID(s.To)}, ThreadID: s.Thread, CreatedTime: time.Now().Unix()}
+	raw, err := body(s.Body)
+	if err != nil {
+		h.cfg.Log.Error("build a message", "type", s.Type, "err", err)
+		return nil
+	}
+	m.Body = raw
+	if s.First {
+		if d := h.cfg.Descriptor(); d != nil {
+			m.Attachments = append(m.Attachments, didcomm.JSONAttachment(attachDescriptor, d.JSON()))
+		}
+	}
+	for _, id := range s.Grants {
+		e, err := h.cfg.Store.Get(h.ctx, id, time.Now().Unix())
+		if err != nil {
+			h.cfg.Log.Error("attach a grant", "grant", id.String(), "err", err)
+			continue
+		}
+		m.Attachments = append(m.Attachments, didcomm.JSONAttachment(attachGrant, e.JSON()))
+	}
+	return m
+}
+
+func (h *Host) problem(s mesh.SendProblem) *didcomm.Message {
+	cause := &didcomm.Message{ID: "", From: identity.FormatDID(s.To), ThreadID: s.Thread}
+	if s.Thread == "" {
+		cause.ThreadID = newID()
+	}
+	m, err := didcomm.NewProblemReport(newID(), h.self, s.Created, cause, didcomm.Problem{Code: s.Code.Refusal().Problem, Comment: s.Code.Refusal().Meaning})
+	if err != nil {
+		h.cfg.Log.Error("build a problem report", "code", s.Code, "err", err)
+		return nil
+	}
+	m.To = []string{identity.FormatDID(s.To)}
+	return m
+}
+
+// pack seals a message to a peer. An anonymous one is for a first contact.
+func (h *Host) pack(ctx context.Context, peer nostr.PubKey, m *didcomm.Message, anonymous bool) ([]byte, error) {
+	d, err := h.descriptor(ctx, peer, false)
+	if err != nil {
+		return nil, err
+	}
+	to, err := agreementOf(d, time.Now().Unix())
+	if err != nil {
+		return nil, err
+	}
+	opt := didcomm.PackOptions{To: []didcomm.PublicKey{to}}
+	if !anonymous {
+		opt.From = &didcomm.Sender{KID: h.self + agreementFragment, Key: h.cfg.Agreement}
+		opt.ShowSender = true // the frame goes straight to the peer
+	}
+	frame, err := didcomm.Pack(m, opt)
+	if err != nil {
+		return nil, fmt.Errorf("seal %s: %w", m.Type, err)
+	}
+	return frame, nil
+}
+
+func agreementOf(d *identity.Descriptor, now int64) (didcomm.PublicKey, error) {
+	k, ok := d.AgreementAt(now)
+	if !ok {
+		return didcomm.PublicKey{}, errors.New("the peer's descriptor has no live agreement key")
+	}
+	pub, err := ecdh.X25519().NewPublicKey(k[:])
+	if err != nil {
+		return didcomm.PublicKey{}, fmt.Errorf("the peer's agreement key: %w", err)
+	}
+	return didcomm.PublicKey{KID: identity.FormatDID(d.Subject) + agreementFragment, Key: pub}, nil
+}
+
+// resolver answers from live descriptors alone.
+type resolver struct{ h *Host }
+
+// AgreementKeys implements didcomm.Resolver.
+func (r resolver) AgreementKeys(didOrKID string) ([]didcomm.PublicKey, error) {
+	key, fragment, err := identity.ParseDIDURL(didOrKID)
+	if err != nil {
+		return nil, err
+	}
+	if fragment != "" && fragment != strings.TrimPrefix(agreementFragment, "#") {
+		return nil, fmt.Errorf("no agreement key %q", fragment)
+	}
+	d, err := r.h.descriptor(r.h.ctx, key, false)
+	if err != nil {
+		return nil, err
+	}
+	k, err := agreementOf(d, time.Now().Unix())
+	if err != nil {
+		return nil, err
+	}
+	return []didcomm.PublicKey{k}, nil
+}
+
+// VerificationKey implements didcomm.Resolver; nothing of ours is signed for third parties by DIDComm.
+func (resolver) VerificationKey(kid string) (crypto.PublicKey, error) {
+	return nil, errors.New("signed messages are not used between nodes")
+}
+
+// descriptor returns a peer's live descriptor: remembered, from the store, or, if seek, found elsewhere. What is new goes to mesh.
+func (h *Host) descriptor(ctx context.Context, peer nostr.PubKey, seek bool) (*identity.Descriptor, error) {
+	now := time.Now().Unix()
+	h.mu.Lock()
+	d, hints := h.peers[peer], h.hints[peer]
+	h.mu.Unlock()
+	if d != nil && d.LiveAt(now) && !seek {
+		return d, nil
+	}
+	filter := nostr.Filter{Kinds: []nostr.Kind{spec.KindDescriptor}, Authors: []nostr.PubKey{peer}}
+	for e, err := range h.cfg.Store.Query(ctx, []nostr.Filter{filter}, store.View{}, 1, now) {
+		if err != nil {
+			return nil, fmt.Errorf("look for a descriptor: %w", err)
+		}
+		if d, err := h.learn(e); err == nil {
+			return d, nil
+		}
+	}
+	if !seek || h.cfg.Find == nil {
+		return nil, fmt.Errorf("no live descriptor of %s is known", identity.FormatDID(peer))
+	}
+	e, err := h.cfg.Find(ctx, peer, hints)
+	if err != nil {
+		return nil, fmt.Errorf("find the descriptor of %s: %w", identity.FormatDID(peer), err)
+	}
+	d, err = h.learn(e)
+	if err != nil {
+		return nil, fmt.Errorf("the descriptor of %s: %w", identity.FormatDID(peer), err)
+	}
+	if _, err := h.cfg.Take(ctx, []*nostr.Event{e}); err != nil {
+		return nil, fmt.Errorf("keep a descriptor: %w", err)
+	}
+	return d, nil
+}
+
+// learn checks a descriptor and takes note of it.
+func (h *Host) learn(e *nostr.Event) (*identity.Descriptor, error) {
+	d, err := identity.CheckDescriptor(e, identity.Rules{Now: time.Now().Unix()})
+	if err != nil {
+		return nil, err
+	}
+	if d.Subject == h.cfg.Agent.PubKey() {
+		return nil, errors.New("it is our own")
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if old := h.peers[d.Subject]; old != nil && old.CreatedAt > d.CreatedAt {
+		return old, nil
+	}
+	h.peers[d.Subject] = d
+	h.stepLocked(mesh.Described{Descriptor: d})
+	return d, nil
+}
+
+// rediscover brings a known peer's descriptor to mesh after a restart.
+func (h *Host) rediscover(peer nostr.PubKey) {
+	if _, err := h.descriptor(h.ctx, peer, true); err != nil {
+		h.cfg.Log.Info("a peer's descriptor is not at hand", "peer", peer.String()[:12], "err", err)
+	}
+}
+
+// arrival is a message that was opened, on the stream it came by.
+type arrival struct {
+	from      nostr.PubKey
+	anonymous bool
+	octets    int64
+	m         *didcomm.Message
+}
+
+// open unseals a frame and admits each message once.
+func (h *Host) open(frame []byte) (*arrival, error) {
+	u, err := didcomm.Unpack(frame, h.keys, resolver{h})
+	if err != nil {
+		return nil, err
+	}
+	from, err := identity.ParseDID(didcomm.DIDOf(u.Message.From))
+	if err != nil {
+		return nil, fmt.Errorf("the sender is no node: %w", err)
+	}
+	a := &arrival{from: from, anonymous: u.SenderKID == "", octets: int64(len(frame)), m: u.Message}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := h.replay.Admit(time.Now(), u.Message.From, u.Message); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// attached takes up the descriptor and the grants that travel with a message, before mesh hears of it.
+func (h *Host) attached(a *arrival) error {
+	for i := range a.m.Attachments {
+		id := a.m.Attachments[i].ID
+		if id != attachDescriptor && id != attachGrant {
+			continue
+		}
+		text, err := a.m.Attachments[i].Content()
+		if err != nil {
+			return err
+		}
+		e, err := nostr.ParseEvent(text)
+		if err != nil {
+			return fmt.Errorf("attached %s: %w", id, err)
+		}
+		if e.PubKey != a.from {
+			return fmt.Errorf("attached %s: it is not the sender's", id)
+		}
+		if id == attachDescriptor {
+			if _, err := h.learn(e); err != nil {
+				return fmt.Errorf("attached descriptor: %w", err)
+			}
+		} else if err := h.grant(e); err != nil {
+			return err
+		}
+		if _, err := h.cfg.Take(h.ctx, []*nostr.Event{e}); err != nil {
+			return fmt.Errorf("keep what was attached: %w", err)
+		}
+	}
+	return nil
+}
+
+// grant opens a grant to us and brings it to mesh.
+func (h *Host) grant(e *nostr.Event) error {
+	if !identity.Verify(e.PubKey, e.ID, e.Sig) {
+		return errors.New("attached grant: the signature does not hold")
+	}
+	g, err := ledger.Open(h.cfg.Agent, e)
+	if err != nil {
+		return fmt.Errorf("attached grant: %w", err)
+	}
+	if g.Subject != h.cfg.Agent.PubKey() || g.SubjectType != ledger.NodeSubject {
+		return errors.New("attached grant: it is not to this node")
+	}
+	if err := g.LiveAt(time.Now().Unix()); err != nil {
+		return fmt.Errorf("attached grant: %w", err)
+	}
+	h.step(mesh.GrantSeen{Issuer: e.PubKey, Grant: g})
+	return nil
+}
+
+// take handles one opened message.
+func (h *Host) take(a *arrival) {
+	if a.m.Type == didcomm.TypeProblemReport {
+		h.takeProblem(a)
+		return
+	}
+	if strings.HasPrefix(a.m.Type, didcomm.TrustPing) {
+		h.takePing(a)
+		return
+	}
+	if err := h.attached(a); err != nil {
+		h.cfg.Log.Info("a message with unusable attachments", "type", a.m.Type, "err", err)
+		if !a.anonymous {
+			h.step(mesh.Faulted{Peer: a.from, Thread: a.m.Thread(), Code: spec.CodeMalformed})
+		}
+		return
+	}
+	if err := spec.ValidateMessage(spec.MessageType(a.m.Type), a.m.Body); err != nil {
+		h.cfg.Log.Info("a message that does not fit its schema", "type", a.m.Type, "err", err)
+		if !a.anonymous {
+			h.step(mesh.Faulted{Peer: a.from, Thread: a.m.Thread(), Code: spec.CodeMalformed})
+		}
+		return
+	}
+	envelopes := int64(0)
+	for i := range a.m.Attachments {
+		if a.m.Attachments[i].ID == attachEnvelope {
+			envelopes++
+		}
+	}
+	answers := h.step(mesh.Received{
+		From: a.from, Anonymous: a.anonymous, Type: spec.MessageType(a.m.Type), ID: a.m.ID, Thread: a.m.Thread(),
+		Created: a.m.CreatedTime, Octets: a.octets, Envelopes: envelopes, Body: a.m.Body,
+	})
+	for _, eff := range answers {
+		switch eff := eff.(type) {
+		case mesh.Pass:
+			h.route(a, eff.Window)
+		case mesh.Withhold:
+			h.refuseSession(a, eff.Code)
+		}
+	}
+}
+
+func (h *Host) takeProblem(a *arrival) {
+	p, err := didcomm.ParseProblemReport(a.m)
+	if err != nil || a.anonymous {
+		return // never answered: two ends could report to each other for ever
+	}
+	code, ok := spec.CodeOfProblem(p.Code)
+	if !ok {
+		code = spec.CodeError
+	}
+	h.step(mesh.Problem{Peer: a.from, Code: code, Created: a.m.CreatedTime})
+}
+
+func (h *Host) takePing(a *arrival) {
+	if want, err := didcomm.ParsePing(a.m); err == nil && want && !a.anonymous {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.link(a.from).enqueue(didcomm.NewPingResponse(newID(), h.self, time.Now().Unix(), a.m), false)
+	}
+}

@@ -1,0 +1,341 @@
+package host
+
+import (
+	"context"
+	"crypto/ecdh"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"fleetmesh.org/fleetmesh/internal/didcomm"
+	"fleetmesh.org/fleetmesh/internal/identity"
+	"fleetmesh.org/fleetmesh/internal/ledger"
+	"fleetmesh.org/fleetmesh/internal/mesh"
+	"fleetmesh.org/fleetmesh/internal/store"
+	"fleetmesh.org/fleetmesh/internal/transport"
+	"fleetmesh.org/fleetmesh/nostr"
+	"fleetmesh.org/fleetmesh/spec"
+)
+
+// Config is what a Host is made of.
+type Config struct {
+	Agent     identity.Agent   // holds the node key
+	Agreement *ecdh.PrivateKey // X25519: opens envelopes
+	Mesh      mesh.Config
+	Dir       string // journal and provenance
+
+	Store store.Store
+	View  store.View // hides what never leaves, such as gift wraps
+	// Take offers verified events that a peer delivered to the node's own inbound path.
+	Take func(ctx context.Context, events []*nostr.Event) ([]store.Outcome, error)
+	// Publish stores and serves an event of our own: a grant.
+	Publish func(ctx context.Context, e *nostr.Event) error
+	// Find looks for a peer's descriptor elsewhere, for instance on the relays that hints name.
+	Find func(ctx context.Context, key nostr.PubKey, hints []string) (*nostr.Event, error)
+	// Descriptor is our own current descriptor.
+	Descriptor func() *nostr.Event
+
+	Transports []transport.Transport // by which we dial
+	Ours       []transport.Endpoint  // our side of the ladder
+	Verifier   nostr.Verifier        // nil: nostr.NewVerifier()
+	Random     io.Reader             // of blindings; nil: crypto/rand
+	Log        *slog.Logger          // nil discards
+}
+
+// Host runs one mesh node.
+type Host struct {
+	cfg        Config
+	self       string // our DID
+	keys       didcomm.Keys
+	dialers    map[string]transport.Transport
+	provenance *Provenance
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+
+	mu       sync.Mutex // guards what follows; mesh takes one input at a time
+	node     *mesh.Node
+	journal  *Journal
+	replay   *didcomm.Replay
+	links    map[nostr.PubKey]*link
+	sessions map[string]*session
+	peers    map[nostr.PubKey]*identity.Descriptor
+	hints    map[nostr.PubKey][]string
+	timer    *time.Timer
+	history  []Happening
+	changed  chan struct{} // closed and made anew at every happening
+	failed   error         // federation has stopped for good
+}
+
+// Happening is something that mesh told of, with its time: what `why` and `peer show` answer from.
+type Happening struct {
+	At   time.Time
+	Tell mesh.Tell
+}
+
+// historyLength is how many happenings are remembered.
+const historyLength = 2000
+
+// New takes up the journal and makes a host that is not running yet.
+func New(cfg Config) (*Host, error) {
+	if cfg.Verifier == nil {
+		cfg.Verifier = nostr.NewVerifier()
+	}
+	if cfg.Random == nil {
+		cfg.Random = rand.Reader
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	h := &Host{
+		cfg: cfg, self: identity.FormatDID(cfg.Agent.PubKey()), dialers: map[string]transport.Transport{},
+		replay: didcomm.NewReplay(didcomm.DefaultReplayLimits()),
+		links:  map[nostr.PubKey]*link{}, sessions: map[string]*session{}, peers: map[nostr.PubKey]*identity.Descriptor{}, hints: map[nostr.PubKey][]string{},
+		changed: make(chan struct{}),
+	}
+	h.keys = didcomm.Keys{h.self + agreementFragment: cfg.Agreement}
+	for _, t := range cfg.Transports {
+		h.dialers[t.Scheme()] = t
+	}
+	if err := h.restore(); err != nil {
+		return nil, err
+	}
+	var err error
+	if h.provenance, err = OpenProvenance(filepath.Join(cfg.Dir, "provenance")); err != nil {
+		return nil, err
+	}
+	h.ctx, h.cancel = context.WithCancel(context.Background())
+	return h, nil
+}
+
+// restore rebuilds the state from the journal. h.mu is held, or nobody else is there yet.
+func (h *Host) restore() error {
+	j, err := OpenJournal(filepath.Join(h.cfg.Dir, "journal"))
+	if err != nil {
+		return err
+	}
+	if _, err := rand.Read(h.cfg.Mesh.Seed[:]); err != nil {
+		return fmt.Errorf("draw the seed of message ids: %w", err)
+	}
+	h.node = mesh.New(h.cfg.Mesh)
+	if err := h.node.Restore(j.Records()); err != nil {
+		return err
+	}
+	h.journal = j
+	return nil
+}
+
+// Start accepts streams from the listeners and goes on where the node stopped.
+func (h *Host) Start(listeners ...transport.Listener) {
+	for _, l := range listeners {
+		h.work.Go(func() { h.accept(l) })
+	}
+	for _, p := range h.Peers() {
+		h.work.Go(func() { h.rediscover(p.Key) })
+	}
+	h.step(mesh.Woken{})
+}
+
+// Stop says goodbye to peers within ctx, and ends everything.
+func (h *Host) Stop(ctx context.Context) error {
+	h.step(mesh.Stopping{})
+	h.flush(ctx)
+	h.cancel()
+	h.mu.Lock()
+	if h.timer != nil {
+		h.timer.Stop()
+	}
+	h.mu.Unlock()
+	h.work.Wait()
+	return errors.Join(h.journal.Close(), h.provenance.Close())
+}
+
+// step feeds mesh one input, performs the effects in order, and returns those that answer the caller.
+func (h *Host) step(in mesh.Input) []mesh.Effect {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.stepLocked(in)
+}
+
+func (h *Host) stepLocked(in mesh.Input) (answers []mesh.Effect) {
+	if h.failed != nil {
+		return nil
+	}
+	queue := h.node.Step(time.Now(), in)
+	for len(queue) > 0 {
+		eff := queue[0]
+		queue = queue[1:]
+		next, answer, err := h.perform(eff)
+		if err != nil {
+			// What is in the state is no longer what is on disk: drop the rest and take up the journal.
+			h.cfg.Log.Error("federation: an effect failed; the state is taken up from the journal", "effect", fmt.Sprintf("%T", eff), "err", err)
+			h.recover()
+			return nil
+		}
+		if answer {
+			answers = append(answers, eff)
+		}
+		if next != nil {
+			queue = append(queue, h.node.Step(time.Now(), next)...)
+		}
+	}
+	return answers
+}
+
+// recover rebuilds the state from the journal; if that fails too, federation stops and the relay goes on alone.
+func (h *Host) recover() {
+	h.journal.Close() // broken already, or about to be opened again
+	if err := h.restore(); err != nil {
+		h.failed = err
+		h.cfg.Log.Error("federation has stopped", "err", err)
+		return
+	}
+	for _, s := range h.sessions {
+		s.cancel()
+	}
+	h.arm(time.Now().Unix() + 1)
+}
+
+// perform does one effect. next is an input that it leads to; answer says that the effect is for whoever asked.
+func (h *Host) perform(eff mesh.Effect) (next mesh.Input, answer bool, err error) {
+	switch eff := eff.(type) {
+	case mesh.Persist:
+		return nil, false, h.journal.Put(eff.Key, eff.Record, !eff.Lazy)
+	case mesh.WakeAt:
+		h.arm(eff.At)
+	case mesh.Tell:
+		h.note(eff)
+	case mesh.IssueGrant:
+		next, err = h.issue(eff)
+		return next, false, err
+	case mesh.SignReceipt:
+		sig, err := h.cfg.Agent.Sign(eff.Receipt.Link())
+		if err != nil {
+			return nil, false, fmt.Errorf("sign a receipt: %w", err)
+		}
+		eff.Receipt.Sig = sig
+		return mesh.ReceiptSigned{Issuer: eff.Issuer, Receipt: eff.Receipt}, false, nil
+	case mesh.Send:
+		h.link(eff.To).enqueue(h.message(eff), eff.First)
+	case mesh.SendProblem:
+		h.link(eff.To).enqueue(h.problem(eff), false)
+	case mesh.StartSync:
+		h.begin(eff)
+	case mesh.ServeSync:
+		h.serve(eff)
+	default:
+		return nil, true, nil
+	}
+	return nil, false, nil
+}
+
+// issue seals, signs and publishes a grant.
+func (h *Host) issue(eff mesh.IssueGrant) (mesh.Input, error) {
+	e, err := ledger.Seal(h.cfg.Agent, eff.Grant, h.cfg.Random)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.cfg.Publish(h.ctx, e); err != nil {
+		return nil, fmt.Errorf("publish a grant: %w", err)
+	}
+	return mesh.GrantIssued{Subject: eff.Subject, Grant: eff.Grant}, nil
+}
+
+// arm sets the alarm that mesh asked for.
+func (h *Host) arm(at int64) {
+	d := time.Until(time.Unix(at, 0))
+	if h.timer == nil {
+		h.timer = time.AfterFunc(d, func() { h.step(mesh.Woken{}) })
+		return
+	}
+	h.timer.Reset(d)
+}
+
+// note remembers and logs what mesh told.
+func (h *Host) note(t mesh.Tell) {
+	h.history = append(h.history, Happening{time.Now(), t})
+	if len(h.history) > historyLength {
+		h.history = append([]Happening(nil), h.history[historyLength/4:]...)
+	}
+	close(h.changed)
+	h.changed = make(chan struct{})
+	level := slog.LevelInfo
+	if t.Severity > spec.S0 {
+		level = slog.LevelWarn
+	}
+	h.cfg.Log.Log(h.ctx, level, "federation: "+t.What, "peer", t.Peer.String()[:12], "window", t.Window, "severity", t.Severity.String(), "code", t.Code, "detail", t.Detail)
+}
+
+// History returns what happened, oldest first, and a channel that is closed when there is more. The zero key stands for all peers.
+func (h *Host) History(peer nostr.PubKey) (list []Happening, more <-chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, e := range h.history {
+		if peer == (nostr.PubKey{}) || e.Tell.Peer == peer {
+			list = append(list, e)
+		}
+	}
+	return list, h.changed
+}
+
+// Peers tells of every peering.
+func (h *Host) Peers() []mesh.Peer {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.node.Peers(time.Now())
+}
+
+// Provenance answers where events came from.
+func (h *Host) Provenance() *Provenance { return h.provenance }
+
+// AddPeer begins a peering. hints are relay URLs where the peer's descriptor may be found.
+func (h *Host) AddPeer(ctx context.Context, peer nostr.PubKey, tier spec.Tier, wants []mesh.Want, hints []string) error {
+	h.mu.Lock()
+	if h.failed != nil {
+		defer h.mu.Unlock()
+		return fmt.Errorf("federation has stopped: %w", h.failed)
+	}
+	if len(hints) > 0 {
+		h.hints[peer] = hints
+	}
+	h.mu.Unlock()
+	if _, err := h.descriptor(ctx, peer, true); err != nil {
+		return err
+	}
+	h.step(mesh.AddPeer{Peer: peer, Tier: tier, Wants: wants})
+	return nil
+}
+
+// EndPeer ends a peering.
+func (h *Host) EndPeer(peer nostr.PubKey, reason string) {
+	h.step(mesh.EndPeer{Peer: peer, Reason: reason})
+}
+
+// flush waits until what is queued for the peers that we are connected with has gone out.
+func (h *Host) flush(ctx context.Context) {
+	h.mu.Lock()
+	links := make([]*link, 0, len(h.links))
+	for _, l := range h.links {
+		links = append(links, l)
+	}
+	h.mu.Unlock()
+	for _, l := range links {
+		l.flush(ctx)
+	}
+}
+
+// body encodes a message's body.
+func body(v any) (json.RawMessage, error) {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("encode a message body: %w", err)
+	}
+	return raw, nil
+}

@@ -1,0 +1,210 @@
+package host
+
+import (
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"time"
+
+	"fleetmesh.org/fleetmesh/internal/ledger"
+	"fleetmesh.org/fleetmesh/internal/mesh"
+	"fleetmesh.org/fleetmesh/nostr"
+	"fleetmesh.org/fleetmesh/nostr/negentropy"
+	"fleetmesh.org/fleetmesh/spec"
+)
+
+// initiate runs a session that we began: reconcile, fetch what is missing, bring what the peer lacks, say done.
+func (s *session) initiate(want mesh.Want) error {
+	filter, err := nostr.ParseFilter(want.Filter)
+	if err != nil {
+		return fmt.Errorf("the filter of shard %q: %w", want.Shard, err)
+	}
+	have, need, err := s.reconcile(want, filter)
+	if err != nil {
+		return err
+	}
+	if want.Mode != mesh.ModePush {
+		if err := s.fetch(need); err != nil {
+			return err
+		}
+	}
+	if want.Mode != mesh.ModePull {
+		if err := s.bring(have, &filter); err != nil {
+			return err
+		}
+	}
+	return s.send(spec.MsgSyncDone, mesh.DoneBody{Have: s.have, Need: s.need}, time.Now().Unix(), nil)
+}
+
+// reconcile finds out what each side lacks.
+func (s *session) reconcile(want mesh.Want, filter nostr.Filter) (have, need []nostr.ID, err error) {
+	set, release, err := s.set(filter, want.Since, want.Until)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer release()
+	client := negentropy.NewClient(set, negFrame)
+	open := mesh.OpenBody{Shard: want.Shard, Filter: want.Filter, Since: want.Since, Until: want.Until, Mode: want.Mode, Neg: hex.EncodeToString(client.Initiate())}
+	if err := s.send(spec.MsgSyncOpen, open, time.Now().Unix(), nil); err != nil {
+		return nil, nil, err
+	}
+	for {
+		b, err := s.receive()
+		if err != nil {
+			return nil, nil, err
+		}
+		if spec.MessageType(b.m.Type) == spec.MsgSyncRefuse {
+			return nil, nil, refusedBy(b)
+		}
+		var f mesh.FrameBody
+		if spec.MessageType(b.m.Type) != spec.MsgSyncFrame || b.m.DecodeBody(&f) != nil {
+			return nil, nil, &refusal{spec.CodeMalformed}
+		}
+		msg, err := hex.DecodeString(f.Neg)
+		if err != nil {
+			return nil, nil, &refusal{spec.CodeMalformed}
+		}
+		next, h, n, err := client.Reconcile(msg)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%w: %w", &refusal{spec.CodeMalformed}, err)
+		}
+		have, need = append(have, h...), append(need, n...)
+		if next == nil {
+			return have, need, nil
+		}
+		if err := s.send(spec.MsgSyncFrame, mesh.FrameBody{Neg: hex.EncodeToString(next)}, time.Now().Unix(), nil); err != nil {
+			return nil, nil, err
+		}
+	}
+}
+
+// fetch asks for ids in batches, a few at a time. Each want is answered by one deliver, or by a refusal of that want alone;
+// what a full deliver left out is asked for again.
+func (s *session) fetch(need []nostr.ID) error {
+	need, err := s.unknown(need)
+	if err != nil {
+		return err
+	}
+	var flight [][]nostr.ID
+	for len(need) > 0 || len(flight) > 0 {
+		for len(need) > 0 && len(flight) < wantsInFlight {
+			batch := need[:min(len(need), wantBatch)]
+			need = need[len(batch):]
+			w := mesh.WantBody{}
+			for _, id := range batch {
+				w.IDs = append(w.IDs, id.String())
+			}
+			if err := s.send(spec.MsgSyncWant, w, time.Now().Unix(), nil); err != nil {
+				return err
+			}
+			flight = append(flight, batch)
+		}
+		b, err := s.receive()
+		if err != nil {
+			return err
+		}
+		switch spec.MessageType(b.m.Type) {
+		case spec.MsgSyncDeliver:
+			if err := s.takeDeliver(b, ledger.Pull); err != nil {
+				s.giveUp(err)
+				return err
+			}
+			need = append(need, rest(flight[0], b)...)
+			flight = flight[1:]
+		case spec.MsgSyncRefuse:
+			no := refusedBy(b)
+			if r, ok := no.(*refusal); !ok || r.code != spec.CodeExpired {
+				return no
+			}
+			flight = flight[1:] // none of these is there any more
+		}
+	}
+	return nil
+}
+
+// unknown leaves out what was refused here before, so that it is not fetched again.
+func (s *session) unknown(ids []nostr.ID) ([]nostr.ID, error) {
+	kept := ids[:0]
+	for _, id := range ids {
+		_, refused, err := s.h.cfg.Store.Refusal(s.ctx, id)
+		if err != nil {
+			return nil, fmt.Errorf("look up refusals: %w", err)
+		}
+		if !refused {
+			kept = append(kept, id)
+		}
+	}
+	return kept, nil
+}
+
+// rest returns the ids of a batch after the last one that a deliver brought: they did not fit.
+func rest(batch []nostr.ID, b *bulk) []nostr.ID {
+	last := -1
+	for i := range b.m.Attachments {
+		text, err := b.m.Attachments[i].Content()
+		if err != nil {
+			continue
+		}
+		if env, _ := ledger.ParseEnvelope(text); env != nil {
+			last = max(last, slices.Index(batch, env.Event.ID))
+		}
+	}
+	if last < 0 {
+		return nil
+	}
+	return batch[last+1:]
+}
+
+// bring delivers what the peer lacks, a few small delivers at a time, and notes the fate of each.
+func (s *session) bring(have []nostr.ID, filter *nostr.Filter) error {
+	var open []int64 // windows of the delivers that were not answered yet, oldest first
+	for len(have) > 0 || len(open) > 0 {
+		for len(have) > 0 && len(open) < wantsInFlight {
+			created := time.Now().Unix()
+			var list []*ledger.Envelope
+			size := 0
+			for len(have) > 0 && size < pushBytes {
+				env, err := s.wrap(have[0], filter, created)
+				if err != nil {
+					return err
+				}
+				have = have[1:]
+				if env != nil {
+					list = append(list, env)
+					size += len(env.Event.JSON()) + 400
+				}
+			}
+			if len(list) == 0 {
+				break
+			}
+			window, err := s.charged(spec.MsgSyncDeliver, mesh.DeliverBody{Count: len(list)}, created, list)
+			if err != nil {
+				return err
+			}
+			open = append(open, window)
+		}
+		if len(open) == 0 {
+			return nil
+		}
+		b, err := s.receive()
+		if err != nil {
+			return err
+		}
+		switch spec.MessageType(b.m.Type) {
+		case spec.MsgSyncDelivered:
+			var d mesh.DeliveredBody
+			if len(open) == 0 {
+				return &refusal{spec.CodeMalformed}
+			}
+			if err := b.m.DecodeBody(&d); err != nil {
+				return err
+			}
+			s.have += int64(d.Stored)
+			s.h.step(mesh.Fate{Peer: s.peer, Session: s.thread, Window: open[0], Stored: int64(d.Stored), Duplicate: int64(d.Duplicate), Refused: int64(len(d.Refused))})
+			open = open[1:]
+		case spec.MsgSyncRefuse:
+			return refusedBy(b)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,469 @@
+package host
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"fleetmesh.org/fleetmesh/internal/didcomm"
+	"fleetmesh.org/fleetmesh/internal/identity"
+	"fleetmesh.org/fleetmesh/internal/ledger"
+	"fleetmesh.org/fleetmesh/internal/mesh"
+	"fleetmesh.org/fleetmesh/internal/store"
+	"fleetmesh.org/fleetmesh/nostr"
+	"fleetmesh.org/fleetmesh/nostr/negentropy"
+	"fleetmesh.org/fleetmesh/spec"
+)
+
+// session is one side of a sync: it streams what mesh allowed. Mesh sees each message's header before it is
+// sent or read, and none of its content.
+type session struct {
+	h      *Host
+	peer   nostr.PubKey
+	thread string
+	ctx    context.Context
+	cancel context.CancelFunc
+	in     chan *bulk
+
+	way        ledger.Direction // of what we deliver: push when we began the session, pull when we serve it
+	have, need int64            // events delivered and taken
+}
+
+// bulk is a message of a session that mesh let through, with the window it was metered in.
+type bulk struct {
+	m      *didcomm.Message
+	window int64
+}
+
+const (
+	sessionSilence = 60 * time.Second // after which a session is given up
+	sessionQueue   = 16
+	negFrame       = 30_000 // octets of a negentropy message before hex
+	wantBatch      = 200    // ids in one want
+	wantsInFlight  = 4
+	serveBytes     = 256 << 10 // of envelopes in one deliver that was asked for
+	pushBytes      = 48 << 10  // of envelopes in one deliver that was not: small, so that a lost one is noise in the accounts
+)
+
+// refusal ends a session for a reason that has a code.
+type refusal struct{ code spec.Code }
+
+func (r *refusal) Error() string { return "refused: " + string(r.code) }
+
+var errSilence = errors.New("the peer said nothing for too long")
+
+// newSession makes a session that messages are routed to. h.mu is held.
+func (h *Host) newSession(peer nostr.PubKey, thread string, way ledger.Direction) *session {
+	s := &session{h: h, peer: peer, thread: thread, in: make(chan *bulk, sessionQueue), way: way}
+	s.ctx, s.cancel = context.WithCancel(h.ctx)
+	h.sessions[thread] = s
+	return s
+}
+
+// begin starts a sync as its initiator. h.mu is held.
+func (h *Host) begin(eff mesh.StartSync) {
+	s := h.newSession(eff.Peer, eff.Session, ledger.Push)
+	h.work.Go(func() { s.end(s.initiate(eff.Want)) })
+}
+
+// serve answers an accepted open. h.mu is held.
+func (h *Host) serve(eff mesh.ServeSync) {
+	s := h.newSession(eff.Peer, eff.Session, ledger.Pull)
+	h.work.Go(func() { s.end(s.respond(eff.Open)) })
+}
+
+// route hands a message to its session, and waits while the session is busy: that is the back-pressure.
+func (h *Host) route(a *arrival, window int64) {
+	h.mu.Lock()
+	s := h.sessions[a.m.Thread()]
+	h.mu.Unlock()
+	if s == nil || s.peer != a.from {
+		return
+	}
+	select {
+	case s.in <- &bulk{a.m, window}:
+	case <-s.ctx.Done():
+	}
+}
+
+// refuseSession answers a message that mesh did not let through.
+func (h *Host) refuseSession(a *arrival, code spec.Code) {
+	if a.anonymous || a.m.Type == string(spec.MsgSyncRefuse) || a.m.Type == string(spec.MsgSyncDone) || a.m.Type == string(spec.MsgSyncDelivered) {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.link(a.from).enqueue(h.message(mesh.Send{To: a.from, Type: spec.MsgSyncRefuse, ID: newID(), Thread: a.m.Thread(), Body: mesh.RefuseBody{Code: code}}), false)
+}
+
+// end closes a session's books.
+func (s *session) end(err error) {
+	s.cancel()
+	code := spec.Code("")
+	var no *refusal
+	switch {
+	case errors.As(err, &no):
+		code = no.code
+	case err != nil:
+		code = spec.CodeError
+		s.h.cfg.Log.Info("a sync ended early", "peer", s.peer.String()[:12], "err", err)
+	}
+	s.h.mu.Lock()
+	delete(s.h.sessions, s.thread)
+	s.h.mu.Unlock()
+	s.h.step(mesh.SyncEnded{Peer: s.peer, Session: s.thread, Code: code, Have: s.have, Need: s.need})
+}
+
+// send seals one message, takes its budget from mesh, and sends it. The body and the envelopes must already name the grant and
+// window that the message is charged to at created.
+func (s *session) send(typ spec.MessageType, content any, created int64, envelopes []*ledger.Envelope) error {
+	_, err := s.charged(typ, content, created, envelopes)
+	return err
+}
+
+// charged is send, and returns the window that the message was metered in.
+func (s *session) charged(typ spec.MessageType, content any, created int64, envelopes []*ledger.Envelope) (window int64, err error) {
+	m := &didcomm.Message{ID: newID(), Type: string(typ), From: s.h.self, To: []string{identity.FormatDID(s.peer)}, ThreadID: s.thread, CreatedTime: created}
+	if typ == spec.MsgSyncOpen {
+		m.ID, m.ThreadID = s.thread, ""
+	}
+	raw, err := body(content)
+	if err != nil {
+		return 0, err
+	}
+	m.Body = raw
+	for _, e := range envelopes {
+		m.Attachments = append(m.Attachments, didcomm.JSONAttachment(attachEnvelope, e.JSON()))
+	}
+	frame, err := s.h.pack(s.ctx, s.peer, m, false)
+	if err != nil {
+		return 0, err
+	}
+	answers := s.h.step(mesh.Sending{Peer: s.peer, Session: s.thread, Type: typ, Created: created, Octets: int64(len(frame)), Envelopes: int64(len(envelopes))})
+	if len(answers) == 0 {
+		return 0, errors.New("federation has stopped")
+	}
+	switch a := answers[0].(type) {
+	case mesh.Withhold:
+		return 0, &refusal{a.Code}
+	case mesh.Permit:
+		window = a.Window
+	}
+	o := &outgoing{frame: frame, created: created, done: make(chan error, 1)}
+	s.h.mu.Lock()
+	l := s.h.link(s.peer)
+	s.h.mu.Unlock()
+	l.push(o)
+	select {
+	case err := <-o.done:
+		return window, err
+	case <-s.ctx.Done():
+		return 0, s.ctx.Err()
+	}
+}
+
+// receive waits for the session's next message.
+func (s *session) receive() (*bulk, error) {
+	t := time.NewTimer(sessionSilence)
+	defer t.Stop()
+	select {
+	case b := <-s.in:
+		return b, nil
+	case <-t.C:
+		return nil, errSilence
+	case <-s.ctx.Done():
+		return nil, s.ctx.Err()
+	}
+}
+
+// set freezes what is reconciled: the filter and the time range, without what never leaves and what mesh may not carry.
+func (s *session) set(filter nostr.Filter, since, until int64) (negentropy.Set, func(), error) {
+	narrow(&filter, since, until)
+	set, release, err := s.h.cfg.Store.Set(s.ctx, []nostr.Filter{filter}, s.h.cfg.View, time.Now().Unix())
+	if err != nil {
+		return nil, nil, fmt.Errorf("freeze the shard: %w", err)
+	}
+	return set, release, nil
+}
+
+// narrow intersects a filter with a time range; 0 is open.
+func narrow(f *nostr.Filter, since, until int64) {
+	if since > 0 && (f.Since == nil || *f.Since < since) {
+		f.Since = &since
+	}
+	if until > 0 && (f.Until == nil || *f.Until > until) {
+		f.Until = &until
+	}
+}
+
+// respond serves a session that the peer began.
+func (s *session) respond(open mesh.OpenBody) error {
+	filter, err := nostr.ParseFilter(open.Filter)
+	if err != nil {
+		return &refusal{spec.CodeMalformed}
+	}
+	set, release, err := s.set(filter, open.Since, open.Until)
+	if err != nil {
+		return err
+	}
+	defer release()
+	server := negentropy.NewServer(set, negFrame)
+	if err := s.answerFrame(server, open.Neg); err != nil {
+		return err
+	}
+	for {
+		b, err := s.receive()
+		if err != nil {
+			return err
+		}
+		switch spec.MessageType(b.m.Type) {
+		case spec.MsgSyncFrame:
+			var f mesh.FrameBody
+			if err := b.m.DecodeBody(&f); err != nil {
+				return err
+			}
+			err = s.answerFrame(server, f.Neg)
+		case spec.MsgSyncWant:
+			err = s.answerWant(b, &filter)
+		case spec.MsgSyncDeliver:
+			err = s.takeDeliver(b, ledger.Push)
+		case spec.MsgSyncDone:
+			return nil
+		case spec.MsgSyncRefuse:
+			return refusedBy(b)
+		}
+		if err != nil {
+			s.giveUp(err)
+			return err
+		}
+	}
+}
+
+// giveUp tells the peer why a session ends.
+func (s *session) giveUp(err error) {
+	code := spec.CodeError
+	var no *refusal
+	if errors.As(err, &no) {
+		code = no.code
+	}
+	if s.ctx.Err() == nil {
+		s.h.mu.Lock()
+		defer s.h.mu.Unlock()
+		s.h.link(s.peer).enqueue(s.h.message(mesh.Send{To: s.peer, Type: spec.MsgSyncRefuse, ID: newID(), Thread: s.thread, Body: mesh.RefuseBody{Code: code}}), false)
+	}
+}
+
+func refusedBy(b *bulk) error {
+	var r mesh.RefuseBody
+	if err := b.m.DecodeBody(&r); err != nil {
+		return err
+	}
+	return &refusal{r.Code}
+}
+
+func (s *session) answerFrame(server *negentropy.Server, neg string) error {
+	msg, err := hex.DecodeString(neg)
+	if err != nil {
+		return &refusal{spec.CodeMalformed}
+	}
+	answer, err := server.Reconcile(msg)
+	if err != nil {
+		return &refusal{spec.CodeMalformed}
+	}
+	return s.send(spec.MsgSyncFrame, mesh.FrameBody{Neg: hex.EncodeToString(answer)}, time.Now().Unix(), nil)
+}
+
+// answerWant answers with one deliver, which holds the first of the events that are here and may cross; where there are none, with a refusal
+// of the want alone.
+func (s *session) answerWant(b *bulk, filter *nostr.Filter) error {
+	var w mesh.WantBody
+	if err := b.m.DecodeBody(&w); err != nil {
+		return err
+	}
+	created := time.Now().Unix()
+	var list []*ledger.Envelope
+	size := 0
+	for _, text := range w.IDs {
+		id, err := nostr.ParseID(text)
+		if err != nil {
+			return &refusal{spec.CodeMalformed}
+		}
+		e, err := s.wrap(id, filter, created)
+		if err != nil {
+			return err
+		}
+		if e == nil {
+			continue
+		}
+		if size += len(e.Event.JSON()) + 400; size > serveBytes && len(list) > 0 {
+			break
+		}
+		list = append(list, e)
+	}
+	if len(list) == 0 {
+		return s.send(spec.MsgSyncRefuse, mesh.RefuseBody{Code: spec.CodeExpired}, created, nil)
+	}
+	s.have += int64(len(list))
+	return s.send(spec.MsgSyncDeliver, mesh.DeliverBody{Count: len(list)}, created, list)
+}
+
+// wrap puts an event that may cross into an envelope with our hop; nil where it is not here, may not cross, came from the
+// peer itself, or has gone as far as events go.
+func (s *session) wrap(id nostr.ID, filter *nostr.Filter, created int64) (*ledger.Envelope, error) {
+	e, err := s.h.cfg.Store.Get(s.ctx, id, created)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read an event: %w", err)
+	}
+	g, w, ok := s.charge(created)
+	if !ok {
+		return nil, &refusal{spec.CodeNotGranted}
+	}
+	if !filter.Matches(e) || !s.h.cfg.View.Allows(e) || ledger.CheckScope(g.Scopes, s.way, e, created) != nil {
+		return nil, nil
+	}
+	path, err := s.h.provenance.Path(id)
+	if err != nil {
+		return nil, err
+	}
+	for _, hop := range path {
+		if hop.Node == s.peer {
+			return nil, nil
+		}
+	}
+	env := &ledger.Envelope{Event: e, Path: path, Grant: g.ID, Window: w.Epoch}
+	if env.SignHop(s.h.cfg.Agent, created) != nil {
+		return nil, nil // the hop limit
+	}
+	return env, nil
+}
+
+func (s *session) charge(created int64) (*ledger.Grant, ledger.Window, bool) {
+	s.h.mu.Lock()
+	defer s.h.mu.Unlock()
+	return s.h.node.Charge(s.peer, s.thread, created, time.Now())
+}
+
+// takeDeliver checks the envelopes of a deliver, offers their events to the node, and tells the peer what became of them.
+func (s *session) takeDeliver(b *bulk, way ledger.Direction) error {
+	now := time.Now().Unix()
+	answer := mesh.DeliveredBody{Refused: []mesh.RefusedRef{}}
+	var good []*ledger.Envelope
+	g, w, ok := s.charge(b.m.CreatedTime)
+	for i := range b.m.Attachments {
+		if b.m.Attachments[i].ID != attachEnvelope {
+			continue
+		}
+		text, err := b.m.Attachments[i].Content()
+		if err != nil {
+			return &refusal{spec.CodeMalformed}
+		}
+		env, err := ledger.ParseEnvelope(text)
+		if env == nil {
+			return fmt.Errorf("%w: %w", &refusal{spec.CodeMalformed}, err)
+		}
+		if err == nil && ok {
+			err = env.Check(ledger.Delivery{Self: s.h.cfg.Agent.PubKey(), Peer: s.peer, Grant: g, Way: way, Window: w, Now: now})
+		}
+		if err != nil || !ok {
+			answer.Refused = append(answer.Refused, mesh.RefusedRef{ID: env.Event.ID.String(), Code: refusalOf(err)})
+			continue
+		}
+		good = append(good, env)
+	}
+	if len(good)+len(answer.Refused) == 0 {
+		return &refusal{spec.CodeNoEnvelope}
+	}
+	if err := s.offer(good, &answer, now); err != nil {
+		return err
+	}
+	s.need += int64(answer.Stored)
+	s.h.step(mesh.Taken{Peer: s.peer, Session: s.thread, Window: b.window, Stored: int64(answer.Stored), Duplicate: int64(answer.Duplicate), Refused: int64(len(answer.Refused))})
+	return s.send(spec.MsgSyncDelivered, answer, time.Now().Unix(), nil)
+}
+
+// refusalOf maps a rule that an envelope broke to the code that the peer is told.
+func refusalOf(err error) spec.Code {
+	switch identity.CodeOf(err) {
+	case ledger.OutOfScope:
+		return spec.CodeOutOfScope
+	case ledger.NeverCrosses, ledger.ProtectedHere:
+		return spec.CodeNever
+	case ledger.ExpiredEvent:
+		return spec.CodeExpired
+	case ledger.HopLimit, ledger.HopLoop:
+		return spec.CodeHopLimit
+	case ledger.WrongGrant, ledger.WrongWindow:
+		return spec.CodeNotGranted
+	}
+	return spec.CodeInvalid
+}
+
+// offer verifies envelopes in groups and offers the events that hold.
+func (s *session) offer(list []*ledger.Envelope, answer *mesh.DeliveredBody, now int64) error {
+	events := make([]*nostr.Event, len(list))
+	for i, env := range list {
+		events[i] = env.Event
+	}
+	verdicts := s.h.cfg.Verifier.Verify(events)
+	var origins []Origin
+	kept := events[:0]
+	for i, env := range list {
+		if !verdicts[i] || !hopsHold(env) {
+			answer.Refused = append(answer.Refused, mesh.RefusedRef{ID: env.Event.ID.String(), Code: spec.CodeInvalid})
+			continue
+		}
+		kept = append(kept, env.Event)
+		origins = append(origins, originOf(env, s.peer, now))
+	}
+	outcomes, err := s.h.cfg.Take(s.ctx, kept)
+	if err != nil {
+		return fmt.Errorf("take delivered events: %w", err)
+	}
+	stored := origins[:0]
+	for i, out := range outcomes {
+		switch out {
+		case store.Stored, store.Ephemeral:
+			answer.Stored++
+			stored = append(stored, origins[i])
+		case store.Duplicate, store.Superseded:
+			answer.Duplicate++
+		case store.Deleted:
+			answer.Refused = append(answer.Refused, mesh.RefusedRef{ID: kept[i].ID.String(), Code: spec.CodeDeleted})
+		case store.Expired:
+			answer.Refused = append(answer.Refused, mesh.RefusedRef{ID: kept[i].ID.String(), Code: spec.CodeExpired})
+		default:
+			answer.Refused = append(answer.Refused, mesh.RefusedRef{ID: kept[i].ID.String(), Code: spec.CodeBlocked})
+		}
+	}
+	return s.h.provenance.Put(stored)
+}
+
+func hopsHold(env *ledger.Envelope) bool {
+	for _, t := range env.Triples() {
+		if !t.Holds() {
+			return false
+		}
+	}
+	return true
+}
+
+func originOf(env *ledger.Envelope, from nostr.PubKey, now int64) Origin {
+	o := Origin{Event: env.Event.ID, From: from, Grant: env.Grant, Window: env.Window, At: now}
+	for _, hop := range env.Path {
+		o.Path = append(o.Path, Hop{hop.Node, hop.At, hop.Sig.String()})
+	}
+	return o
+}
+
+func parseSig(s string) (sig nostr.Sig, err error) {
+	if len(s) != 2*len(sig) {
+		return sig, errors.New("a hop's signature has the wrong length")
+	}
+	_, err = hex.Decode(sig[:], []byte(s))
+	return sig, err
+}
