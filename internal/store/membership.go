@@ -15,7 +15,8 @@ const (
 	ReasonSuperseded = "superseded" // lost against another version; advisory, bounded
 	ReasonExpired    = "expired"    // NIP-40; advisory, bounded
 	ReasonDeleted    = "deleted"    // NIP-09 or NIP-62; advisory, the tombstones decide
-	ReasonPurged     = "purged"     // by the operator or by retention; binding
+	ReasonPurged     = "purged"     // by the operator; binding
+	ReasonRetention  = "retention"  // by a retention rule or the quota; binding, bounded
 )
 
 // Binding says whether a reason alone keeps an event out. The words of the
@@ -153,7 +154,7 @@ func (r *Rules) Decide(s State, e *nostr.Event, now int64) (Change, error) {
 	}
 	if r.vanished(s, e) {
 		c.Outcome, c.Refuse = Deleted, ReasonDeleted
-		return c, r.deletions(s, &c)
+		return c, r.deletions(s, &c, now)
 	}
 	return c, r.place(s, &c, now)
 }
@@ -170,7 +171,7 @@ func (r *Rules) place(s State, c *Change, now int64) error {
 		}
 		c.Outcome = Stored
 		r.vanish(c)
-		return r.deletions(s, c)
+		return r.deletions(s, c, now)
 	}
 	if until, ok := s.DeletedUpTo(addr); ok && e.CreatedAt <= until {
 		c.Outcome, c.Refuse = Deleted, ReasonDeleted
@@ -271,7 +272,7 @@ func (r *Rules) vanish(c *Change) {
 }
 
 // deletions adds what a deletion request asks for (NIP-09).
-func (r *Rules) deletions(s State, c *Change) error {
+func (r *Rules) deletions(s State, c *Change, now int64) error {
 	e := c.Event
 	if e.Kind != kindDeletion {
 		return nil
@@ -291,8 +292,8 @@ func (r *Rules) deletions(s State, c *Change) error {
 			continue
 		}
 		dropped[id] = true
-		c.Drops = append(c.Drops, Drop{id, ReasonDeleted})
-		if a, ok := target.Address(); ok {
+		c.Drops = append(c.Drops, Drop{id, goneAs(HeldOf(target), now)})
+		if a, ok := target.Address(); ok && !target.ExpiredAt(now) {
 			c.Floors = append(c.Floors, Floor{a, VersionOf(target)})
 		}
 	}
@@ -304,10 +305,19 @@ func (r *Rules) deletions(s State, c *Change) error {
 		c.Bounds = append(c.Bounds, a)
 		if cur, ok := s.Current(a); ok && cur.CreatedAt <= e.CreatedAt && !dropped[cur.ID] {
 			dropped[cur.ID] = true
-			c.Drops = append(c.Drops, Drop{cur.ID, ReasonDeleted})
+			c.Drops = append(c.Drops, Drop{cur.ID, goneAs(cur, now)})
 		}
 	}
 	return nil
+}
+
+// goneAs is the reason for dropping a deleted event: one that has expired was not in the set
+// any more, whether or not the engine had removed it yet.
+func goneAs(h Held, now int64) string {
+	if h.Expires <= now {
+		return ReasonExpired
+	}
+	return ReasonDeleted
 }
 
 // deletable says whether a deletion request can remove e: not against a deletion request

@@ -213,7 +213,9 @@ func (m *Memory) refuse(r Refusal) {
 
 // Bounded says whether entries with that reason are forgotten, oldest first, when there are too
 // many of them.
-func Bounded(reason string) bool { return reason == ReasonSuperseded || reason == ReasonExpired }
+func Bounded(reason string) bool {
+	return reason == ReasonSuperseded || reason == ReasonExpired || reason == ReasonRetention
+}
 
 // forget drops the oldest bounded entries over the limit.
 func (m *Memory) forget() {
@@ -417,11 +419,13 @@ func (m *Memory) Purge(ctx context.Context, ids []nostr.ID, reason string, now i
 	}
 	n := 0
 	for _, id := range ids {
-		if a, ok := m.events[id]; ok {
+		if a, ok := m.events[id]; ok && !a.Event.ExpiredAt(now) {
 			n++
 			if addr, ok := a.Event.Address(); ok {
 				m.raise(Floor{addr, VersionOf(a.Event)})
 			}
+			m.drop(id, reason, now)
+		} else if ok {
 			m.drop(id, reason, now)
 		} else {
 			m.refuse(Refusal{id, reason, now})

@@ -255,14 +255,14 @@ func (s *Store) kill(d *doc, at place, reason string) dropped {
 	} else {
 		at.seg.kill(at.n, s.lsn+1)
 	}
-	s.bury(d.pos)
-	return dropped{d.lsn, d.id, reason}
+	return dropped{d.lsn, s.bury(d.pos), d.id, reason}
 }
 
-// bury counts a record's bytes as dead.
-func (s *Store) bury(p pos) {
+// bury counts a record's bytes as dead, and returns the file they are in.
+func (s *Store) bury(p pos) uint32 {
 	p = s.cur.place(p)
 	if f := s.cur.files[p.file]; f != nil {
 		f.dead.Add(int64(p.size))
 	}
+	return p.file
 }

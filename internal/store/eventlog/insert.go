@@ -161,6 +161,9 @@ func (s *Store) insert(e *nostr.Event, now int64) (store.Outcome, error) {
 	if err != nil {
 		return 0, err
 	}
+	if c.Outcome == store.Stored && s.beyond(e) {
+		return store.Refused, nil
+	}
 	fx := effects{at: now, floors: c.Floors}
 	n := s.latest()
 	for _, d := range c.Drops {
@@ -275,18 +278,21 @@ func (s *Store) purge(ids []nostr.ID, reason string, now int64) (held int, err e
 			}
 			continue
 		}
+		fx.drops = append(fx.drops, s.kill(&d, at, reason))
+		if d.expires <= now {
+			continue
+		}
+		held++
 		if d.kind.IsReplaceable() || d.kind.IsAddressable() {
 			var e *nostr.Event
-			if e, err = (state{s}).Held(id); err != nil {
+			if e, err = s.latest().eventOf(&d, at); err != nil && !isDamaged(err) {
 				break
 			}
-			if e != nil {
+			if err = nil; e != nil {
 				a, _ := e.Address()
 				fx.floors = append(fx.floors, store.Floor{Address: a, Version: store.VersionOf(e)})
 			}
 		}
-		held++
-		fx.drops = append(fx.drops, s.kill(&d, at, reason))
 	}
 	s.add(nil, &fx)
 	return held, err
@@ -357,7 +363,7 @@ func (s *Store) Arrivals(ctx context.Context, after uint64, now int64) iter.Seq2
 			if d.expires <= now {
 				continue
 			}
-			e, err := n.event(&d, at)
+			e, err := n.eventOf(&d, at)
 			if errors.Is(err, errDamaged) {
 				continue
 			}
@@ -368,8 +374,8 @@ func (s *Store) Arrivals(ctx context.Context, after uint64, now int64) iter.Seq2
 	}
 }
 
-// event returns the event of a document at a place.
-func (n snapshot) event(d *doc, at place) (*nostr.Event, error) {
+// eventOf returns the event of a document at a place.
+func (n snapshot) eventOf(d *doc, at place) (*nostr.Event, error) {
 	if at.seg != nil {
 		return n.read(d)
 	}

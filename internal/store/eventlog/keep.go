@@ -51,6 +51,8 @@ func (s *Store) keep() {
 
 // pass does one piece of upkeep, the most urgent, and says whether there may be more.
 func (s *Store) pass(stop func() bool) (bool, error) {
+	s.upkeep.Lock()
+	defer s.upkeep.Unlock()
 	if more, err := s.mergeMemory(stop); more || err != nil {
 		return more, err
 	}
@@ -119,7 +121,7 @@ func (s *Store) mergeDisk(stop func() bool) (bool, error) {
 	ins := pick(n.v.disk, s.opts.FlushDocs, fanout)
 	if ins == nil {
 		for _, seg := range n.v.disk {
-			if seg.ndead.Load()*3 > int64(seg.n) {
+			if seg.ndead.Load()*s.deadShare(3, 8) > int64(seg.n) {
 				ins = []*segment{seg}
 				break
 			}

@@ -155,6 +155,7 @@ func (s *Store) loadCheckpoint(logs []uint32) error {
 			return fail(err)
 		}
 	}
+	s.horizon = s.man.horizon(s.opts.MaxBytes)
 	s.lsn, s.maxSeq, s.clock = s.man.LSN, s.man.LastSeq, s.man.Clock
 	s.returned.Store(s.man.Returned)
 	s.install(v)
@@ -163,13 +164,13 @@ func (s *Store) loadCheckpoint(logs []uint32) error {
 
 // openTail opens the log files that were begun after the checkpoint.
 func (s *Store) openTail(v *version, logs []uint32) error {
-	for i, no := range logs {
+	for _, no := range logs {
 		s.man.NextLog = max(s.man.NextLog, no+1)
 		if no <= s.man.CoveredFile || v.files[no] != nil {
 			continue
 		}
 		l, err := openLog(s.fs, no)
-		if errors.Is(err, io.ErrUnexpectedEOF) && i == len(logs)-1 {
+		if errors.Is(err, io.ErrUnexpectedEOF) { // its header was never synced, so it has no records
 			if err := s.fs.Remove(logName(no)); err != nil {
 				return fmt.Errorf("remove unfinished log file: %w", err)
 			}
@@ -370,10 +371,10 @@ func (s *Store) rebuild(logs []uint32) ([]vanish, error) {
 		return nil, err
 	}
 	v := emptyVersion()
-	for i, no := range logs {
+	for _, no := range logs {
 		s.man.NextLog = max(s.man.NextLog, no+1)
 		l, err := openLog(s.fs, no)
-		if errors.Is(err, io.ErrUnexpectedEOF) && i == len(logs)-1 {
+		if errors.Is(err, io.ErrUnexpectedEOF) {
 			s.fs.Remove(logName(no))
 			continue
 		}

@@ -14,7 +14,8 @@ import (
 //	0  magic   8 bytes  "FMEVLOG\n"
 //	8  version uint32
 //	12 number  uint32   of this file, never used again
-//	16 flags   uint32   1: a rewrite of older files
+//	16 flags   uint32   1: a rewrite of an older file
+//	20 origin  uint32   number of that file
 //	28 crc     uint32   CRC-32C of bytes 0 to 27
 const (
 	logMagic   = "FMEVLOG\n"
@@ -31,6 +32,7 @@ var ErrVersion = errors.New("store format is newer than this program")
 // logFile is one file of the log.
 type logFile struct {
 	no      uint32
+	origin  uint32 // number of the file it is a rewrite of, 0 for none
 	f       File
 	rewrite bool
 	size    atomic.Int64 // bytes of whole records and the header
@@ -56,22 +58,27 @@ func numberOf(name, prefix string) (n uint32, ok bool) {
 	return n, true
 }
 
-func appendLogHeader(b []byte, no, flags uint32) []byte {
+func appendLogHeader(b []byte, no, origin uint32) []byte {
+	flags := uint32(0)
+	if origin != 0 {
+		flags = logRewrite
+	}
 	b = append(b, logMagic...)
 	b = binary.LittleEndian.AppendUint32(b, FormatVersion)
 	b = binary.LittleEndian.AppendUint32(b, no)
 	b = binary.LittleEndian.AppendUint32(b, flags)
-	b = append(b, make([]byte, 8)...)
+	b = binary.LittleEndian.AppendUint32(b, origin)
+	b = append(b, make([]byte, 4)...)
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-// createLog makes a log file and makes its name durable.
-func createLog(fs FS, no, flags uint32) (*logFile, error) {
+// createLog makes a log file, a rewrite of origin unless that is 0, and makes its name durable.
+func createLog(fs FS, no, origin uint32) (*logFile, error) {
 	f, err := fs.Create(logName(no))
 	if err != nil {
 		return nil, fmt.Errorf("create log file: %w", err)
 	}
-	_, err = f.WriteAt(appendLogHeader(nil, no, flags), 0)
+	_, err = f.WriteAt(appendLogHeader(nil, no, origin), 0)
 	if err == nil {
 		err = f.Sync()
 	}
@@ -81,7 +88,7 @@ func createLog(fs FS, no, flags uint32) (*logFile, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("create log file: %w", err), f.Close())
 	}
-	l := &logFile{no: no, f: f, rewrite: flags&logRewrite != 0, fs: fs}
+	l := &logFile{no: no, origin: origin, f: f, rewrite: origin != 0, fs: fs}
 	l.size.Store(logHeader)
 	return l, nil
 }
@@ -124,6 +131,7 @@ func (l *logFile) header() error {
 	if crc32.Checksum(h[:28], castagnoli) != binary.LittleEndian.Uint32(h[28:]) {
 		return errors.New("damaged header")
 	}
+	l.origin = binary.LittleEndian.Uint32(h[20:])
 	l.rewrite = binary.LittleEndian.Uint32(h[16:])&logRewrite != 0
 	l.size.Store(n)
 	return nil

@@ -30,6 +30,8 @@ type manifest struct {
 	NextLog     uint32   `json:"next_log"`
 	Returned    int64    `json:"returned"` // bytes given back to the file system
 	Clock       int64    `json:"clock"`    // the latest time that was heard of, unix seconds
+	Quota       int64    `json:"quota"`    // bytes, 0 for none
+	Horizon     int64    `json:"horizon"`  // created_at up to which the quota has removed events
 }
 
 type logRef struct {
@@ -61,6 +63,14 @@ func (m *manifest) decode(b []byte) error {
 		return fmt.Errorf("%w: version %d, this program knows %d", ErrVersion, m.Version, FormatVersion)
 	}
 	return nil
+}
+
+// horizon is the horizon that still holds under a quota: none if there is more room now.
+func (m *manifest) horizon(quota int64) int64 {
+	if quota == 0 || quota > m.Quota {
+		return 0
+	}
+	return m.Horizon
 }
 
 func (m *manifest) key() (k [16]byte, err error) {
@@ -188,6 +198,7 @@ func (s *Store) save(v *version) error {
 		m.Logs = append(m.Logs, logRef{no, v.files[no].dead.Load()})
 	}
 	m.Returned, m.Clock = s.returned.Load(), s.clock
+	m.Quota, m.Horizon = s.opts.MaxBytes, s.horizon
 	state := s.encodeState(v)
 	if err := replaceFile(s.fs, stateName(m.State), state); err != nil {
 		return err

@@ -59,6 +59,7 @@ type effects struct {
 
 type dropped struct {
 	lsn    uint64 // of the event's record
+	file   uint32 // log file that had it
 	id     nostr.ID
 	reason string // "" leaves no refusal
 }
@@ -168,6 +169,7 @@ func (e *effects) append(b []byte) []byte {
 	for i := range e.drops {
 		d := &e.drops[i]
 		b = binary.AppendUvarint(append(b, fxDrop), d.lsn)
+		b = binary.AppendUvarint(b, uint64(d.file))
 		b = appendText(append(b, d.id[:]...), d.reason)
 	}
 	for i := range e.refused {
@@ -257,7 +259,7 @@ func (e *effects) parse(b []byte) error {
 		case fxAt:
 			e.at = r.varint()
 		case fxDrop:
-			e.drops = append(e.drops, dropped{r.uvarint(), r.id(), r.text()})
+			e.drops = append(e.drops, dropped{r.uvarint(), uint32(r.uvarint()), r.id(), r.text()})
 		case fxRefused:
 			e.refused = append(e.refused, store.Refusal{ID: r.id(), Reason: r.text(), At: r.varint()})
 		case fxAsked:

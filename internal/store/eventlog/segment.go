@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"iter"
 	"sync"
 	"sync/atomic"
 
@@ -409,5 +410,16 @@ func (s *segment) release() {
 	}
 	if s.gone != nil {
 		s.gone()
+	}
+}
+
+// expiredBy yields the documents that have expired at that time.
+func (s *segment) expiredBy(now int64) iter.Seq[uint32] {
+	return func(yield func(uint32) bool) {
+		for i := 0; i < len(s.exps); i += expirySize {
+			if int64(binary.LittleEndian.Uint64(s.exps[i+4:])) <= now && !yield(binary.LittleEndian.Uint32(s.exps[i:])) {
+				return
+			}
+		}
 	}
 }

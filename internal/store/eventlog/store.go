@@ -71,6 +71,12 @@ func (o Options) withDefaults() Options {
 		o.MaxBytes = max(o.MaxBytes, minQuota)
 		// Space comes back a log file at a time, so files are small against the quota.
 		o.LogFileBytes = min(o.LogFileBytes, max(o.MaxBytes/32, 256<<10))
+		if o.FlushDocs <= 0 {
+			o.FlushDocs = min(1<<16, int(o.MaxBytes>>12))
+		}
+		if o.AdvisoryRefusals <= 0 {
+			o.AdvisoryRefusals = min(store.DefaultAdvisory, int(o.MaxBytes>>10))
+		}
 	}
 	set(&o.FlushDocs, 1<<16)
 	set(&o.headDocs, 1<<11)
@@ -106,6 +112,9 @@ type Store struct {
 	clock   int64 // the latest now that was heard of
 	man     manifest
 	terms   []term
+	horizon int64 // created_at up to which the quota has removed what is not protected
+
+	upkeep sync.Mutex // one piece of upkeep at a time
 
 	failed   atomic.Pointer[error]
 	returned atomic.Int64
