@@ -14,9 +14,9 @@ type PackOptions struct {
 	// goes round it, so that no relay or mediator on the way reads who sent it.
 	// Bare is half the work, and right where the frame goes straight to the peer.
 	ShowSender bool
-	// Via names the mediators between us and the recipient, the one nearest to
-	// the recipient first (the order of routingKeys in a service). The message is
-	// wrapped in a forward for each.
+	// Via names the mediators on the way, in the order of routingKeys in a
+	// service: the first is the one that we send to, the last the one nearest to
+	// the recipient. The message is wrapped in a forward for each.
 	Via []PublicKey
 	// ForwardID makes the id of each forward message; needed with Via.
 	ForwardID func() string
@@ -54,14 +54,14 @@ func Pack(m *Message, o PackOptions) ([]byte, error) {
 	return forwardVia(b, m, o)
 }
 
-// forwardVia wraps b for each mediator; the first hop's next is the recipient,
-// each later hop's the mediator before it.
+// forwardVia wraps b for each mediator, from the recipient back to us: the last
+// one's next is the recipient, each other's the mediator after it.
 func forwardVia(b []byte, m *Message, o PackOptions) ([]byte, error) {
 	if o.ForwardID == nil {
 		return nil, fmt.Errorf("%w: ForwardID is needed to forward", ErrSyntax)
 	}
 	next := DIDOf(o.To[0].KID)
-	for _, hop := range o.Via {
+	for _, hop := range slices.Backward(o.Via) {
 		f := Forward{Next: next, Envelope: b, ExpiresTime: m.ExpiresTime}
 		var err error
 		if b, err = f.Wrap(o.ForwardID(), hop); err != nil {

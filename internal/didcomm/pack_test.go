@@ -189,7 +189,7 @@ func TestForwardNesting(t *testing.T) {
 	m := letter()
 	m.ExpiresTime = 1_800_000_600
 	b := mustPack(t, m, PackOptions{From: w.sender(alice), To: []PublicKey{w.public(bob)},
-		Via: []PublicKey{w.public(mia), w.public(noa)}, ForwardID: func() string { n++; return fmt.Sprint("f", n) }})
+		Via: []PublicKey{w.public(noa), w.public(mia)}, ForwardID: func() string { n++; return fmt.Sprint("f", n) }})
 	for _, hop := range []struct{ did, next string }{{noa, mia + "#agree"}, {mia, bob}} {
 		u, err := Unpack(b, w.of(hop.did), w)
 		if err != nil {
