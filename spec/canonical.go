@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -46,12 +47,14 @@ func AppendCanonical(dst []byte, v any) ([]byte, error) {
 	if err != nil {
 		return dst, fmt.Errorf("%w: %w", ErrNotCanonical, err)
 	}
-	dec := jsontext.NewDecoder(bytes.NewReader(text))
-	out, err := appendValue(dst, dec, 0)
+	c := canonicals.Get().(*canonical)
+	defer canonicals.Put(c)
+	c.reset(text)
+	out, err := c.value(dst, 0)
 	if err != nil {
-		return dst, fmt.Errorf("%w: at %s: %w", ErrNotCanonical, place(dec), err)
+		return dst, fmt.Errorf("%w: at %s: %w", ErrNotCanonical, place(&c.dec), err)
 	}
-	if _, err := dec.ReadToken(); err != io.EOF {
+	if _, err := c.dec.ReadToken(); err != io.EOF {
 		return dst, fmt.Errorf("%w: more text after the JSON value", ErrNotCanonical)
 	}
 	return out, nil
@@ -80,76 +83,133 @@ func place(dec *jsontext.Decoder) string {
 	return "the top"
 }
 
-// member is one object member in canonical form.
-type member struct{ name, text []byte }
+// canonical is the scratch memory of one run. What is read is checked by the
+// decoder, but for duplicate names, which sorting brings to light.
+type canonical struct {
+	dec     jsontext.Decoder
+	text    bytes.Reader
+	members []member // of the objects being written, outermost first
+	names   []byte   // their names, without escapes
+	moved   []byte
+}
 
-func appendValue(dst []byte, dec *jsontext.Decoder, depth int) ([]byte, error) {
+// member says where one member of an object was written, and where its name is.
+type member struct{ start, end, name, nameEnd int }
+
+var canonicals = sync.Pool{New: func() any { return new(canonical) }}
+
+func (c *canonical) reset(text []byte) {
+	c.text.Reset(text)
+	c.dec.Reset(&c.text, jsontext.AllowDuplicateNames(true))
+	c.members, c.names = c.members[:0], c.names[:0]
+}
+
+func (c *canonical) value(dst []byte, depth int) ([]byte, error) {
 	if depth > maxCanonicalDepth {
 		return dst, fmt.Errorf("nested deeper than %d", maxCanonicalDepth)
 	}
-	tok, err := dec.ReadToken()
-	if err != nil {
+	kind := c.dec.PeekKind()
+	if kind == '{' || kind == '[' {
+		if _, err := c.dec.ReadToken(); err != nil {
+			return dst, plainEOF(err)
+		}
+		if kind == '{' {
+			return c.object(dst, depth)
+		}
+		return c.array(dst, depth)
+	}
+	raw, err := c.dec.ReadValue()
+	switch {
+	case err != nil:
 		return dst, plainEOF(err)
+	case kind == '"':
+		return appendString(dst, raw)
+	case kind == '0':
+		return appendInteger(dst, string(raw))
 	}
-	switch tok.Kind() {
-	case '{':
-		return appendObject(dst, dec, depth)
-	case '[':
-		return appendArray(dst, dec, depth)
-	case '"':
-		return jsontext.AppendQuote(dst, tok.String())
-	case '0':
-		return appendInteger(dst, tok.String())
-	default: // null, true, false
-		return append(dst, tok.String()...), nil
-	}
+	return append(dst, raw...), nil // null, true, false
 }
 
-func appendObject(dst []byte, dec *jsontext.Decoder, depth int) ([]byte, error) {
-	var members []member
-	for dec.PeekKind() != '}' {
-		tok, err := dec.ReadToken()
+// appendString writes a JSON string with the shortest escapes. One without any is
+// in that form already: what needs an escape cannot stand without.
+func appendString(dst []byte, raw jsontext.Value) ([]byte, error) {
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return append(dst, raw...), nil
+	}
+	s, err := jsontext.AppendUnquote(nil, raw)
+	if err != nil {
+		return dst, err
+	}
+	return jsontext.AppendQuote(dst, s)
+}
+
+func (c *canonical) object(dst []byte, depth int) ([]byte, error) {
+	first, names := len(c.members), len(c.names)
+	dst = append(dst, '{')
+	start, sorted := len(dst), true
+	for c.dec.PeekKind() != '}' {
+		raw, err := c.dec.ReadValue()
 		if err != nil {
 			return dst, plainEOF(err)
 		}
-		name := tok.String()
-		text, err := jsontext.AppendQuote(nil, name)
-		if err != nil {
+		m := member{start: len(dst), name: len(c.names)}
+		if c.names, err = jsontext.AppendUnquote(c.names, raw); err != nil {
 			return dst, err
 		}
-		text, err = appendValue(append(text, ':'), dec, depth+1)
-		if err != nil {
+		m.nameEnd = len(c.names)
+		if dst, err = appendString(dst, raw); err != nil {
 			return dst, err
 		}
-		members = append(members, member{[]byte(name), text})
+		if dst, err = c.value(append(dst, ':'), depth+1); err != nil {
+			return dst, err
+		}
+		m.end = len(dst)
+		dst = append(dst, ',')
+		if n := len(c.members); n > first && c.compare(c.members[n-1], m) >= 0 {
+			sorted = false
+		}
+		c.members = append(c.members, m)
 	}
-	if _, err := dec.ReadToken(); err != nil {
+	if _, err := c.dec.ReadToken(); err != nil {
 		return dst, plainEOF(err)
 	}
-	// The order of UTF-8 octets is the order of code points.
-	slices.SortFunc(members, func(a, b member) int { return bytes.Compare(a.name, b.name) })
-	dst = append(dst, '{')
-	for i, m := range members {
-		if i > 0 {
-			dst = append(dst, ',')
+	members := c.members[first:]
+	c.members = c.members[:first]
+	if !sorted {
+		c.moved = append(c.moved[:0], dst[start:]...)
+		slices.SortFunc(members, c.compare)
+		dst = dst[:start]
+		for i, m := range members {
+			if i > 0 && c.compare(members[i-1], m) == 0 {
+				return dst, errors.New("a name occurs twice in this object")
+			}
+			dst = append(append(dst, c.moved[m.start-start:m.end-start]...), ',')
 		}
-		dst = append(dst, m.text...)
+	}
+	c.names = c.names[:names]
+	if len(members) > 0 {
+		dst = dst[:len(dst)-1]
 	}
 	return append(dst, '}'), nil
 }
 
-func appendArray(dst []byte, dec *jsontext.Decoder, depth int) ([]byte, error) {
+// compare orders members by name: the order of UTF-8 octets is that of code points.
+func (c *canonical) compare(a, b member) int {
+	return bytes.Compare(c.names[a.name:a.nameEnd], c.names[b.name:b.nameEnd])
+}
+
+func (c *canonical) array(dst []byte, depth int) ([]byte, error) {
 	dst = append(dst, '[')
-	for first := true; dec.PeekKind() != ']'; first = false {
+	for first := true; c.dec.PeekKind() != ']'; first = false {
 		if !first {
 			dst = append(dst, ',')
 		}
 		var err error
-		if dst, err = appendValue(dst, dec, depth+1); err != nil {
+		if dst, err = c.value(dst, depth+1); err != nil {
 			return dst, err
 		}
 	}
-	if _, err := dec.ReadToken(); err != nil {
+	if _, err := c.dec.ReadToken(); err != nil {
 		return dst, plainEOF(err)
 	}
 	return append(dst, ']'), nil
