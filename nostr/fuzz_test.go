@@ -335,7 +335,7 @@ func FuzzNIP44Unpad(f *testing.F) {
 }
 
 func FuzzRelayURL(f *testing.F) {
-	for _, s := range []string{"wss://relay.test:7447/", "WSS://Relay.Test:443", "ws://[::1]:80/a//", "wss://u@h", "http://x?y#z", "wss://h:0/%2F"} {
+	for _, s := range []string{"wss://relay.test:7447/", "WSS://Relay.Test:443", "ws://[::1]:80/a//", "wss://u@h", "http://x?y#z", "wss://h:0/%2F", "http://0? #", "ws://a.. "} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

@@ -57,7 +57,21 @@ func parseRelayURL(s string) (*url.URL, error) {
 	u.RawPath = ""
 	u.Fragment, u.RawFragment = "", ""
 	u.ForceQuery = false
+	u.RawQuery = escapeQuery(u.RawQuery)
 	return u, nil
+}
+
+// escapeQuery escapes what may not stand in a URL as it is.
+func escapeQuery(s string) string {
+	var out []byte
+	for _, c := range []byte(s) {
+		if c <= ' ' || c >= 0x7f {
+			out = append(out, '%', "0123456789ABCDEF"[c>>4], "0123456789ABCDEF"[c&15])
+		} else {
+			out = append(out, c)
+		}
+	}
+	return string(out)
 }
 
 // validHost takes names of letters, digits, hyphens, dots and underscores, and IP
@@ -72,7 +86,7 @@ func validHost(host string) bool {
 			return false
 		}
 	}
-	return host != ""
+	return !strings.Contains("."+host+".", "..")
 }
 
 // SameRelay tells whether two URLs name the same relay for the relay tag of
