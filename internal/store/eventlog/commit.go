@@ -139,10 +139,8 @@ func (s *Store) flushLog() error {
 	if _, err := s.active.f.WriteAt(s.buf, s.base); err != nil {
 		return s.fail(fmt.Errorf("write log: %w", err))
 	}
-	if !s.opts.NoSync {
-		if err := s.active.f.Sync(); err != nil {
-			return s.fail(fmt.Errorf("sync log: %w", err))
-		}
+	if err := s.active.f.Sync(); err != nil {
+		return s.fail(fmt.Errorf("sync log: %w", err))
 	}
 	s.base += int64(len(s.buf))
 	s.active.size.Store(s.base)

@@ -257,12 +257,15 @@ func (s *Store) replace(segs []*segment, ins []*input, seg *segment, disk bool, 
 			seg.release()
 		}
 	}
+	gain := -seg.size
 	for _, x := range segs {
-		if x.no != 0 {
+		if gain += x.size; x.no != 0 {
 			x.gone = s.remover(x.no)
 		}
 	}
-	s.install(v)
+	if s.install(v); disk && segs[0].no != 0 {
+		s.returned.Add(max(0, gain))
+	}
 	return nil
 }
 

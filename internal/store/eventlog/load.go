@@ -270,7 +270,7 @@ func (s *Store) replay() ([]vanish, error) {
 }
 
 // mend cuts a torn write off the end of the log and notes what could not be read.
-func (s *Store) mend(l *logFile, end int64, holes []hole, last bool) error {
+func (s *Store) mend(l *logFile, end int64, holes []Hole, last bool) error {
 	size := l.size.Load()
 	if size > end && last {
 		if err := l.f.Truncate(end); err != nil {
@@ -282,7 +282,7 @@ func (s *Store) mend(l *logFile, end int64, holes []hole, last bool) error {
 		s.report.TornBytes += size - end
 		s.opts.Log.Warn("cut a torn write off the log", "file", l.no, "bytes", size-end)
 	} else if size > end {
-		holes = append(holes, hole{l.no, end, size})
+		holes = append(holes, Hole{l.no, end, size})
 		end = size
 	}
 	l.size.Store(end)
@@ -321,7 +321,7 @@ func (s *Store) readd(r *record, p pos) error {
 	e, err := nostr.ParseEvent(r.json)
 	if err != nil {
 		s.opts.Log.Error("a logged event cannot be read", "file", p.file, "offset", p.off, "cause", err)
-		s.report.Holes = append(s.report.Holes, hole{p.file, int64(p.off), int64(p.off) + int64(p.size)})
+		s.report.Holes = append(s.report.Holes, Hole{p.file, int64(p.off), int64(p.off) + int64(p.size)})
 		s.bury(p)
 		return nil
 	}

@@ -152,15 +152,15 @@ func (l *logFile) read(off, size uint32) (record, error) {
 	return parseRecord(b)
 }
 
-// hole is a stretch of a log file in which no record could be read.
-type hole struct {
+// Hole is a stretch of a log file in which no record could be read.
+type Hole struct {
 	File     uint32
 	From, To int64
 }
 
 // scan calls fn for every record from an offset on. It steps over damage to the next
 // record that is whole, and reports it; end is where the last whole record ends.
-func (l *logFile) scan(from int64, fn func(r *record, p pos) error) (end int64, holes []hole, err error) {
+func (l *logFile) scan(from int64, fn func(r *record, p pos) error) (end int64, holes []Hole, err error) {
 	b, err := readAll(l.f)
 	if err != nil {
 		return 0, nil, fmt.Errorf("read log file %d: %w", l.no, err)
@@ -182,7 +182,7 @@ func (l *logFile) scan(from int64, fn func(r *record, p pos) error) (end int64, 
 			continue
 		}
 		if off > end {
-			holes = append(holes, hole{l.no, end, off})
+			holes = append(holes, Hole{l.no, end, off})
 		}
 		if err := fn(&r, pos{l.no, uint32(off), uint32(r.size)}); err != nil {
 			return 0, nil, err

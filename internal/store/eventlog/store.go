@@ -138,7 +138,7 @@ type Store struct {
 // Report says what Open found and put right.
 type Report struct {
 	TornBytes int64  // cut off the end of the log: a write that was never acknowledged
-	Holes     []hole // stretches of the log that could not be read
+	Holes     []Hole // stretches of the log that could not be read
 	Rebuilt   string // why the indexes were made anew, "" if they were not
 	Replayed  int    // events read from the log after the last checkpoint
 }
@@ -163,7 +163,30 @@ func Open(dir string, opts Options) (*Store, error) {
 	return s, nil
 }
 
+// Rebuild makes every index of the store in a directory anew from its log.
+func Rebuild(dir string, opts Options) (Report, error) {
+	opts = opts.withDefaults()
+	fs := opts.FS
+	if fs == nil {
+		var err error
+		if fs, err = Dir(dir); err != nil {
+			return Report{}, fmt.Errorf("rebuild store: %w", err)
+		}
+	}
+	s, err := open(fs, opts, true)
+	if err != nil {
+		return Report{}, fmt.Errorf("rebuild store: %w", err)
+	}
+	if err := s.Close(); err != nil {
+		return s.report, fmt.Errorf("rebuild store: %w", err)
+	}
+	return s.report, nil
+}
+
 func open(fs FS, opts Options, rebuild bool) (*Store, error) {
+	if opts.NoSync {
+		fs = noSync{fs}
+	}
 	lock, err := fs.Lock("LOCK")
 	if err != nil {
 		return nil, err
@@ -320,6 +343,8 @@ func (s *Store) Close() error {
 		close(s.stop)
 		s.keeper.Wait()
 		s.writer.Wait()
+		s.upkeep.Lock()
+		defer s.upkeep.Unlock()
 		if s.failed.Load() == nil {
 			s.closeErr = s.checkpoint(func() bool { return false })
 		}
