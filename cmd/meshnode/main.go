@@ -44,6 +44,7 @@ type cli struct {
 	Key   keyCmd   `cmd:"" help:"The node's keys." group:"identity"`
 	DID   didCmd   `cmd:"" name:"did" help:"The node's DID document, or another's." group:"identity"`
 	Peer  peerCmd  `cmd:"" help:"Federate with other nodes." group:"federation"`
+	Why   whyCmd   `cmd:"" help:"Why an event is here, or is not." group:"federation"`
 }
 
 // app is what every verb gets.

@@ -254,4 +254,3 @@ const maxTime = 1<<53 - 1
 func (o *Offline) Fingerprint(ctx context.Context, filter json.RawMessage) (Fingerprint, error) {
 	return fingerprintOf(ctx, o.store, filter, time.Now().Unix())
 }
-

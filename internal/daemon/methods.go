@@ -1,0 +1,273 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"fleetmesh.org/fleetmesh/internal/control"
+	"fleetmesh.org/fleetmesh/internal/host"
+	"fleetmesh.org/fleetmesh/internal/identity"
+	"fleetmesh.org/fleetmesh/internal/mesh"
+	"fleetmesh.org/fleetmesh/internal/store"
+	"fleetmesh.org/fleetmesh/nostr"
+	"fleetmesh.org/fleetmesh/spec"
+)
+
+// method makes a handler of a function with typed parameters.
+func method[P, R any](f func(context.Context, P) (R, error)) control.Handler {
+	return func(ctx context.Context, raw json.RawMessage, _ func(any)) (any, error) {
+		var p P
+		if err := control.Params(raw, &p); err != nil {
+			return nil, err
+		}
+		return f(ctx, p)
+	}
+}
+
+type none struct{}
+
+// methods are what the control socket offers.
+func (n *node) methods() map[string]control.Handler {
+	return map[string]control.Handler{
+		"node.status":   method(func(ctx context.Context, _ none) (Status, error) { return n.status(ctx) }),
+		"node.stop":     method(func(context.Context, none) (none, error) { n.quit(); return none{}, nil }),
+		"events.import": method(n.importEvents),
+		"events.export": method(func(ctx context.Context, p ExportParams) (ExportPage, error) {
+			return exportPage(ctx, n.store, p, time.Now().Unix())
+		}),
+		"store.fingerprint": method(n.fingerprint),
+		"relay.sync":        n.sync,
+		"did.resolve":       method(n.resolve),
+		"peer.add":          method(n.peerAdd),
+		"peer.list":         method(n.peerList),
+		"peer.end":          method(n.peerEnd),
+		"peer.history":      method(n.peerHistory),
+		"why.event":         method(n.why),
+	}
+}
+
+// FilterParams carry a NIP-01 filter.
+type FilterParams struct {
+	Filter json.RawMessage `json:"filter"`
+}
+
+func (n *node) fingerprint(ctx context.Context, p FilterParams) (Fingerprint, error) {
+	return fingerprintOf(ctx, n.store, p.Filter, time.Now().Unix())
+}
+
+// DIDParams name a DID; empty is this node's.
+type DIDParams struct {
+	DID string `json:"did"`
+}
+
+// resolve returns the DID document: of a node whose live descriptor is here the enhanced one, of any other key the minimal one.
+func (n *node) resolve(ctx context.Context, p DIDParams) (*identity.Document, error) {
+	switch {
+	case p.DID == "":
+		p.DID = identity.FormatDID(n.agent.PubKey())
+	case strings.HasPrefix(p.DID, "did:peer:"):
+		return identity.ParseDIDPeer(p.DID)
+	}
+	key, err := identity.ParseDID(p.DID)
+	if err != nil {
+		return nil, control.BadParams("%v", err)
+	}
+	now := time.Now().Unix()
+	filter := nostr.Filter{Kinds: []nostr.Kind{spec.KindDescriptor}, Authors: []nostr.PubKey{key}}
+	for e, err := range n.store.Query(ctx, []nostr.Filter{filter}, store.View{}, 1, now) {
+		if err != nil {
+			return nil, fmt.Errorf("look for a descriptor: %w", err)
+		}
+		if d, err := identity.CheckDescriptor(e, identity.Rules{Subject: &key, Now: now, Held: true}); err == nil {
+			return identity.NodeDocument(d, now), nil
+		}
+	}
+	return identity.MinimalDocument(key), nil
+}
+
+// didHandler serves DID documents at /.well-known/did/nostr/<hex>.json, as did:nostr resolvers look for them.
+func (n *node) didHandler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id := strings.TrimSuffix(strings.TrimPrefix(r.URL.Path, "/.well-known/did/nostr/"), ".json")
+		doc, err := n.resolve(r.Context(), DIDParams{"did:nostr:" + id})
+		if err != nil {
+			http.Error(w, "no such DID", http.StatusNotFound)
+			return
+		}
+		w.Header().Set("Content-Type", "application/did+json")
+		w.Header().Set("Access-Control-Allow-Origin", "*")
+		_ = json.NewEncoder(w).Encode(doc) // a lost client is its own business
+	})
+}
+
+// PeerParams are those of peer.add.
+type PeerParams struct {
+	DID    string      `json:"did"`
+	Relays []string    `json:"relays,omitempty"` // where its descriptor may be found
+	Tier   spec.Tier   `json:"tier,omitempty"`   // what our grant opens at; probation if empty
+	Wants  []mesh.Want `json:"wants,omitempty"`
+}
+
+func (n *node) peerAdd(ctx context.Context, p PeerParams) (none, error) {
+	key, err := identity.ParseDID(p.DID)
+	if err != nil {
+		return none{}, control.BadParams("%v", err)
+	}
+	if key == n.agent.PubKey() {
+		return none{}, control.BadParams("%s is this node itself", p.DID)
+	}
+	if p.Tier != "" && spec.C().TierRank(p.Tier) < 0 {
+		return none{}, control.BadParams("tier %q is none of probation, member, trusted, anchor", p.Tier)
+	}
+	for _, w := range p.Wants {
+		if _, err := nostr.ParseFilter(w.Filter); err != nil {
+			return none{}, control.BadParams("the filter of shard %q: %v", w.Shard, err)
+		}
+		if !slices.Contains([]string{mesh.ModePull, mesh.ModePush, mesh.ModeBoth}, w.Mode) {
+			return none{}, control.BadParams("the mode of shard %q is %q, want pull, push or both", w.Shard, w.Mode)
+		}
+	}
+	h, err := n.fed.get(ctx)
+	if err != nil {
+		return none{}, err
+	}
+	return none{}, h.AddPeer(ctx, key, p.Tier, p.Wants, p.Relays)
+}
+
+func (n *node) peerList(ctx context.Context, _ none) ([]mesh.Peer, error) {
+	h, err := n.fed.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return h.Peers(), nil
+}
+
+// PeerEndParams are those of peer.end.
+type PeerEndParams struct {
+	DID    string `json:"did"`
+	Reason string `json:"reason"`
+}
+
+func (n *node) peerEnd(ctx context.Context, p PeerEndParams) (none, error) {
+	key, err := identity.ParseDID(p.DID)
+	if err != nil {
+		return none{}, control.BadParams("%v", err)
+	}
+	h, err := n.fed.get(ctx)
+	if err != nil {
+		return none{}, err
+	}
+	h.EndPeer(key, p.Reason)
+	return none{}, nil
+}
+
+// Happened is one thing that mesh told of.
+type Happened struct {
+	At       int64     `json:"at"`
+	Peer     string    `json:"peer"`
+	What     string    `json:"what"`
+	Window   int64     `json:"window,omitempty"`
+	Severity string    `json:"severity,omitempty"`
+	Code     spec.Code `json:"code,omitempty"`
+	Detail   string    `json:"detail,omitempty"`
+}
+
+func (n *node) peerHistory(ctx context.Context, p DIDParams) ([]Happened, error) {
+	var key nostr.PubKey
+	if p.DID != "" {
+		var err error
+		if key, err = identity.ParseDID(p.DID); err != nil {
+			return nil, control.BadParams("%v", err)
+		}
+	}
+	h, err := n.fed.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list, _ := h.History(key)
+	out := []Happened{}
+	for _, e := range list {
+		w := Happened{At: e.At.Unix(), Peer: identity.FormatDID(e.Tell.Peer), What: e.Tell.What, Window: e.Tell.Window, Code: e.Tell.Code, Detail: e.Tell.Detail}
+		if e.Tell.What == "window-closed" || e.Tell.What == "finding" {
+			w.Severity = e.Tell.Severity.String()
+		}
+		out = append(out, w)
+	}
+	return out, nil
+}
+
+// WhyParams name an event.
+type WhyParams struct {
+	ID string `json:"id"`
+}
+
+// Why answers why an event is here, or is not.
+type Why struct {
+	Held    bool         `json:"held"`
+	Refused string       `json:"refused,omitempty"` // the reason under which it stands in the refused index
+	At      int64        `json:"refused_at,omitempty"`
+	Origin  *host.Origin `json:"origin,omitempty"` // by which path it came through the mesh
+}
+
+func (n *node) why(ctx context.Context, p WhyParams) (w Why, err error) {
+	id, err := nostr.ParseID(p.ID)
+	if err != nil {
+		return w, control.BadParams("%v", err)
+	}
+	_, err = n.store.Get(ctx, id, time.Now().Unix())
+	if w.Held = err == nil; err != nil && !errors.Is(err, store.ErrNotFound) {
+		return w, fmt.Errorf("look the event up: %w", err)
+	}
+	r, refused, err := n.store.Refusal(ctx, id)
+	if err != nil {
+		return w, fmt.Errorf("look the refusal up: %w", err)
+	}
+	if refused {
+		w.Refused, w.At = r.Reason, r.At
+	}
+	h, err := n.fed.get(ctx)
+	if err != nil {
+		return w, nil // a node without federation still knows what it holds
+	}
+	o, ok, err := h.Provenance().Get(id)
+	if ok {
+		w.Origin = &o
+	}
+	return w, err
+}
+
+// metrics serves the relay's counters in the text form that Prometheus reads.
+func (n *node) metrics() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+		raw, err := json.Marshal(n.relay.Metrics())
+		var flat map[string]json.RawMessage
+		if err == nil {
+			err = json.Unmarshal(raw, &flat)
+		}
+		if err != nil {
+			http.Error(w, "no counters", http.StatusInternalServerError)
+			return
+		}
+		names := make([]string, 0, len(flat))
+		for name := range flat {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		for _, name := range names {
+			var v int64
+			if json.Unmarshal(flat[name], &v) == nil {
+				fmt.Fprintf(w, "meshnode_%s %d\n", name, v)
+			}
+		}
+		if stats, err := n.store.Stats(r.Context()); err == nil {
+			fmt.Fprintf(w, "meshnode_store_events %d\nmeshnode_store_bytes %d\nmeshnode_store_dead_bytes %d\n", stats.Events, stats.Bytes, stats.DeadBytes)
+		}
+	})
+}
