@@ -42,15 +42,6 @@ func (b *book) VerificationKey(kid string) (crypto.PublicKey, error) {
 	return k, nil
 }
 
-func (b *book) key(t testing.TB, kid string) PublicKey {
-	t.Helper()
-	k, err := b.AgreementKeys(kid)
-	if err != nil || len(k) != 1 {
-		t.Fatalf("key %s: %v", kid, err)
-	}
-	return k[0]
-}
-
 // readBook reads vectors/didcomm/appendix.md. The secrets of the recipient have
 // the member name "kid " with a space: that is the published file's slip.
 func readBook(t testing.TB) *book {
@@ -163,6 +154,41 @@ func TestAppendix(t *testing.T) {
 	}
 }
 
+// TestAppendixPack seals the appendix's message with the appendix's keys, on every
+// curve that they have, and opens it with each recipient key.
+func TestAppendixPack(t *testing.T) {
+	b := readBook(t)
+	plain, err := ParseMessage(b.blocks[4])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, curve := range []string{"x25519", "p256", "p384", "p521"} {
+		var to []PublicKey
+		for _, k := range b.agree["did:example:bob"] {
+			if strings.Contains(k.KID, curve) {
+				to = append(to, k)
+			}
+		}
+		senders := []*Sender{nil}
+		if kid := "did:example:alice#key-" + curve + "-1"; b.keys[kid] != nil {
+			senders = append(senders, &Sender{kid, b.keys[kid]})
+		}
+		for _, from := range senders {
+			packed, err := Pack(plain, PackOptions{From: from, To: to, ShowSender: true})
+			if err != nil {
+				t.Fatalf("%s: %v", curve, err)
+			}
+			sender := ""
+			if from != nil {
+				sender = from.KID
+			}
+			for _, k := range to {
+				checkUnpacked(t, b, Keys{k.KID: b.keys[k.KID]}, packed, plain, sender, "", from == nil)
+			}
+		}
+	}
+}
+
 func checkUnpacked(t *testing.T, b *book, keys Keys, block []byte, plain *Message, sender, signer string, hidden bool) {
 	t.Helper()
 	u, err := Unpack(block, keys, b)
@@ -179,6 +205,41 @@ func checkUnpacked(t *testing.T, b *book, keys Keys, block []byte, plain *Messag
 	}
 }
 
+type appendixKeys struct {
+	Alice   JWK `json:"alice_static_key"`
+	Bob     JWK `json:"bob_static_key"`
+	Charlie JWK `json:"charlie_static_key"`
+	Eph     JWK `json:"alice_ephemeral_key"`
+	CEK     string
+	IV      string
+	Payload string
+	Head    json.RawMessage `json:"protected"`
+}
+
+func checkHex(t *testing.T, what string, got []byte, want string) {
+	t.Helper()
+	if hex.EncodeToString(got) != want && b64.EncodeToString(got) != want || want == "" {
+		t.Errorf("%s is %x, wanted %s", what, got, want)
+	}
+}
+
+func agreeKeys(t *testing.T, ours, theirs JWK) []byte {
+	t.Helper()
+	k, err := ours.AgreementPrivate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := theirs.AgreementPublic()
+	if err != nil {
+		t.Fatal(err)
+	}
+	z, err := k.ECDH(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return z
+}
+
 // TestECDH1PUAppendix pins the draft-04 key agreement: Z, the fixed information
 // with the content tag, the derived keys and the wrapped key.
 func TestECDH1PUAppendix(t *testing.T) {
@@ -186,20 +247,9 @@ func TestECDH1PUAppendix(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	type keys struct {
-		Alice   JWK `json:"alice_static_key"`
-		Bob     JWK `json:"bob_static_key"`
-		Charlie JWK `json:"charlie_static_key"`
-		Eph     JWK `json:"alice_ephemeral_key"`
-		CEK     string
-		IV      string
-		Payload string
-		Headers json.RawMessage
-		Head    json.RawMessage `json:"protected"`
-	}
 	var file struct {
 		Cases map[string]struct {
-			Constants keys
+			Constants appendixKeys
 			Expected  map[string]string
 		}
 	}
@@ -209,39 +259,20 @@ func TestECDH1PUAppendix(t *testing.T) {
 	if len(file.Cases) != 2 {
 		t.Fatalf("%d cases, wanted 2", len(file.Cases))
 	}
-	check := func(what string, got []byte, want string) {
-		t.Helper()
-		if hex.EncodeToString(got) != want && b64.EncodeToString(got) != want || want == "" {
-			t.Errorf("%s is %x, wanted %s", what, got, want)
-		}
-	}
-	agree := func(ours, theirs JWK) []byte {
-		t.Helper()
-		k, err := ours.AgreementPrivate()
-		if err != nil {
-			t.Fatal(err)
-		}
-		theirs.D = ""
-		p, err := theirs.AgreementPublic()
-		if err != nil {
-			t.Fatal(err)
-		}
-		z, err := k.ECDH(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return z
-	}
-
 	a := file.Cases["test_ecdh_1pu_key_agreement_computation_appx_a"]
 	k, e := a.Constants, a.Expected
-	z := append(agree(k.Eph, k.Bob), agree(k.Alice, k.Bob)...)
-	check("A: Z", z, e["_shared_key_at_alice"])
-	check("A: fixed info", fixedInfo("A256GCM", []byte("Alice"), []byte("Bob"), nil, 256), e["_fixed_info_at_alice"])
-	check("A: key", concatKDF(z, "A256GCM", []byte("Alice"), []byte("Bob"), nil, 256), e["_dk_at_alice"])
+	z := append(agreeKeys(t, k.Eph, k.Bob), agreeKeys(t, k.Alice, k.Bob)...)
+	checkHex(t, "A: Z", z, e["_shared_key_at_alice"])
+	checkHex(t, "A: fixed info", fixedInfo("A256GCM", []byte("Alice"), []byte("Bob"), nil, 256), e["_fixed_info_at_alice"])
+	checkHex(t, "A: key", concatKDF(z, "A256GCM", []byte("Alice"), []byte("Bob"), nil, 256), e["_dk_at_alice"])
 
 	b := file.Cases["test_ecdh_1pu_key_agreement_computation_appx_b"]
-	k, e = b.Constants, b.Expected
+	checkAppendixB(t, b.Constants, b.Expected)
+}
+
+// checkAppendixB pins key wrapping for two recipients.
+func checkAppendixB(t *testing.T, k appendixKeys, e map[string]string) {
+	t.Helper()
 	tag, err := unb64(e["urlsafe_b64encode(tag)"])
 	if err != nil {
 		t.Fatal(err)
@@ -249,17 +280,17 @@ func TestECDH1PUAppendix(t *testing.T) {
 	cek, _ := hex.DecodeString(k.CEK)
 	apu, apv := []byte("Alice"), []byte("Bob and Charlie")
 	const alg = "ECDH-1PU+A128KW"
-	check("B: fixed info", fixedInfo(alg, apu, apv, tag, 128), e["_fixed_info_at_alice_for_bob"])
+	checkHex(t, "B: fixed info", fixedInfo(alg, apu, apv, tag, 128), e["_fixed_info_at_alice_for_bob"])
 	for name, jwk := range map[string]JWK{"bob": k.Bob, "charlie": k.Charlie} {
-		z := append(agree(k.Eph, jwk), agree(k.Alice, jwk)...)
-		check("B: Z of "+name, z, e["_shared_key_at_alice_for_"+name])
+		z := append(agreeKeys(t, k.Eph, jwk), agreeKeys(t, k.Alice, jwk)...)
+		checkHex(t, "B: Z of "+name, z, e["_shared_key_at_alice_for_"+name])
 		kek := concatKDF(z, alg, apu, apv, tag, 128)
-		check("B: key of "+name, kek, e["_dk_at_alice_for_"+name])
+		checkHex(t, "B: key of "+name, kek, e["_dk_at_alice_for_"+name])
 		w, err := wrapKey(kek, cek)
 		if err != nil {
 			t.Fatal(err)
 		}
-		check("B: wrapped key of "+name, w, e["urlsafe_b64encode(ek_for_"+name+")"])
+		checkHex(t, "B: wrapped key of "+name, w, e["urlsafe_b64encode(ek_for_"+name+")"])
 		back, err := unwrapKey(kek, w)
 		if err != nil || !bytes.Equal(back, cek) {
 			t.Errorf("B: unwrap for %s: %v", name, err)
