@@ -26,7 +26,7 @@ func ParseFilter(b []byte) (Filter, error) {
 // filter takes one filter object.
 func (p *scanner) filter() (Filter, error) {
 	var f Filter
-	var seen []string
+	seen := make([]string, 0, 8)
 	err := p.object(func(key string) error {
 		if slices.Contains(seen, key) {
 			return syntaxError("the filter has two members %.20q", key)
@@ -85,7 +85,7 @@ func isLetter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
 
 // list takes an array. The slice it returns is never nil.
 func list[T any](p *scanner, element func(*scanner) (T, error)) ([]T, error) {
-	out := []T{}
+	out := make([]T, 0, 4)
 	err := p.array(func() error {
 		v, err := element(p)
 		out = append(out, v)

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -143,7 +144,7 @@ func (p *eventParser) event(d demand) (*Event, error) {
 		e.ID = id
 	}
 	if p.spaced || p.unknown || p.escaped {
-		e.raw = e.appendJSON(make([]byte, 0, stop-start))
+		e.raw = slices.Clip(e.appendJSON(make([]byte, 0, stop-start)))
 	} else {
 		e.raw = bytesOf(p.s[start:stop])
 	}
