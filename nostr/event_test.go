@@ -169,8 +169,11 @@ func TestSignAndVerify(t *testing.T) {
 	if err != nil || again != k {
 		t.Fatal(err)
 	}
-	if s := fmt.Sprintf("%v %s %x %#v", k, k, k, k); strings.Contains(s, fmt.Sprintf("%x", k[:])) {
-		t.Errorf("a secret key is printed as %s", s)
+	if s := fmt.Sprintf("%v %s %x %#v %d %q %+v", k, k, k, k, k, &k, struct{ K SecretKey }{k}); strings.ReplaceAll(s, "secret key", "") != "      {K:}" {
+		t.Errorf("a secret key is printed as %q", s)
+	}
+	if b, err := json.Marshal(k); err == nil {
+		t.Errorf("a secret key is written as %s", b)
 	}
 	e := &Event{CreatedAt: caseTime, Kind: 1, Content: "x"}
 	if err := e.Sign(k); err != nil {

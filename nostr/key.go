@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"unicode/utf8"
 
@@ -17,11 +18,20 @@ import (
 // order less one. It prints as a placeholder, so that no log can hold one.
 type SecretKey [32]byte
 
-// String hides the key.
-func (SecretKey) String() string { return "secret key" }
+// hiddenKey is what a secret key prints as.
+const hiddenKey = "secret key"
 
-// GoString hides the key.
-func (SecretKey) GoString() string { return "secret key" }
+// String hides the key.
+func (SecretKey) String() string { return hiddenKey }
+
+// Format hides the key from every verb.
+func (SecretKey) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, hiddenKey) }
+
+// MarshalText fails, so that no key gets into JSON or a log by accident: where
+// one must be written, EncodeNsec says so.
+func (SecretKey) MarshalText() ([]byte, error) {
+	return nil, errors.New("a secret key is not written as text")
+}
 
 // GenerateKey makes a new secret key from crypto/rand.
 func GenerateKey() (SecretKey, error) {
