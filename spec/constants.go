@@ -35,6 +35,8 @@ type Constants struct {
 	Divergence     Divergence        `json:"divergence"`
 	Growth         Growth            `json:"growth"`
 	Remedies       []Remedy          `json:"remedies"`
+	RemedyRule     string            `json:"remedy_rule"` // a limit below the floor already stays where it is
+	ResumeAt       string            `json:"resume_at"`   // where limits stand when the zero of S3 has passed
 	Silence        Silence           `json:"silence"`
 	Receipt        ReceiptRules      `json:"receipt"`
 	Trust          Trust             `json:"trust"`

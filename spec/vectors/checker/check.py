@@ -6,7 +6,8 @@ and needs nothing but Python 3.9 and its standard library.
 
 A layer is a file beside this one, LAYER.py, with a function for each `function` of the
 layer's vectors, dashes written as underscores: it takes the input and returns the output,
-or raises Refuse(code). Folders whose layer has no file here are named and passed over.
+or raises Refuse(code). A function marked wants_output is handed the output too, because there is
+more than one right answer and it checks the one given. Folders whose layer has no file here are named and passed over.
 Exit status: 0 all checked cases agree, 1 some differ, 2 the folder cannot be read.
 """
 import importlib
@@ -29,7 +30,10 @@ def run(path, module):
     except AttributeError:
         return None
     try:
-        got, refused = function(case["input"]), None
+        if getattr(function, "wants_output", False):
+            got, refused = function(case["input"], case.get("output")), None
+        else:
+            got, refused = function(case["input"]), None
     except Refuse as r:
         got, refused = None, r.code
     want, want_refused = case.get("output"), case.get("refuse")
