@@ -121,7 +121,7 @@ func (s *Store) commit(group []*request) {
 	}
 	if err == nil {
 		s.publish()
-		err = s.roll()
+		s.roll()
 	}
 	for _, r := range group {
 		if err != nil {
@@ -167,19 +167,20 @@ func (s *Store) install(v *version) {
 	}
 }
 
-// roll begins a new log file and a new head when the old ones are full.
-func (s *Store) roll() error {
+// roll begins a new log file and a new head when the old ones are full. What has just been written
+// is durable whatever happens here, so a failure concerns those who come next.
+func (s *Store) roll() {
 	if s.base >= s.opts.LogFileBytes {
 		if err := s.newLog(); err != nil {
-			return s.fail(err)
+			s.fail(err)
+			return
 		}
 	}
 	if len(s.cur.head.docs) >= s.opts.headDocs {
 		if err := s.seal(); err != nil {
-			return s.fail(err)
+			s.fail(err)
 		}
 	}
-	return nil
 }
 
 func (s *Store) newLog() error {
@@ -196,8 +197,12 @@ func (s *Store) newLog() error {
 	return nil
 }
 
-// seal makes the head a segment in memory and begins a new one.
+// seal makes the head a segment in memory and begins a new one. All of a segment is
+// visible, so it must not be called with changes that are not published.
 func (s *Store) seal() error {
+	if err := s.writable(); err != nil {
+		return err
+	}
 	if len(s.cur.head.docs) == 0 {
 		return nil
 	}

@@ -153,9 +153,6 @@ func (s *Store) checkpoint(stop func() bool) error {
 	err := s.seal()
 	mem := slices.Clone(s.cur.mem)
 	file, size, lsn, seq := s.active.no, s.base, s.lsn, s.maxSeq
-	if s.failed.Load() != nil {
-		err = s.writable()
-	}
 	s.wmu.Unlock()
 	if err != nil {
 		return err
@@ -187,6 +184,10 @@ func (s *Store) remake(ins []*segment, disk bool, stop func() bool) error {
 func (s *Store) remakeWith(segs []*segment, disk bool, stop func() bool, covered func(*manifest)) error {
 	s.passes.merges++
 	s.wmu.Lock()
+	if err := s.writable(); err != nil { // what failed left deaths behind that are not true
+		s.wmu.Unlock()
+		return err
+	}
 	n := s.snapshot() // keeps the inputs
 	ins := make([]*input, len(segs))
 	for i, seg := range segs {
@@ -223,6 +224,10 @@ func mergeInMemory(ins []*input, place func(pos) pos, stop func() bool) (*segmen
 func (s *Store) replace(segs []*segment, ins []*input, seg *segment, disk bool, covered func(*manifest)) error {
 	s.wmu.Lock()
 	defer s.wmu.Unlock()
+	if err := s.writable(); err != nil {
+		s.discard(seg)
+		return err
+	}
 	for _, in := range ins {
 		for d := range in.to {
 			if to := in.to[d]; to != ^uint32(0) && in.s.isDead(uint32(d)) {
@@ -246,15 +251,11 @@ func (s *Store) replace(segs []*segment, ins []*input, seg *segment, disk bool, 
 		if err := s.save(v); err != nil {
 			s.man = before
 			s.man.NextSegment = max(s.man.NextSegment, seg.no+1)
-			seg.refs.Store(1)
-			seg.gone = s.remover(seg.no)
-			seg.release()
+			s.discard(seg)
 			return err
 		}
 		if seg.n == 0 {
-			seg.refs.Store(1)
-			seg.gone = s.remover(seg.no)
-			seg.release()
+			s.discard(seg)
 		}
 	}
 	gain := -seg.size
@@ -267,6 +268,15 @@ func (s *Store) replace(segs []*segment, ins []*input, seg *segment, disk bool, 
 		s.returned.Add(max(0, gain))
 	}
 	return nil
+}
+
+// discard gives up a segment that is not installed.
+func (s *Store) discard(seg *segment) {
+	seg.refs.Store(1)
+	if seg.no != 0 {
+		seg.gone = s.remover(seg.no)
+	}
+	seg.release()
 }
 
 // remover removes a segment file. If it fails, Open removes it.

@@ -116,8 +116,8 @@ func (s *Store) Compact(ctx context.Context) error {
 func (s *Store) endLog() error {
 	s.wmu.Lock()
 	defer s.wmu.Unlock()
-	if s.base == logHeader {
-		return nil
+	if err := s.writable(); err != nil || s.base == logHeader {
+		return err
 	}
 	if err := s.newLog(); err != nil {
 		return s.fail(err)
@@ -253,6 +253,9 @@ func (s *Store) stillMatters(v *version, fx *effects) effects {
 func (s *Store) exchange(l, to *logFile, m *moves, was int64) error {
 	s.wmu.Lock()
 	defer s.wmu.Unlock()
+	if err := s.writable(); err != nil {
+		return err
+	}
 	to.dead.Store(l.dead.Load() - was) // what died during the copying
 	v := s.cur.clone()
 	delete(v.files, l.no)
