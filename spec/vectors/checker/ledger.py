@@ -8,6 +8,7 @@ from fractions import Fraction
 import curve
 from blinding import hkdf
 from canonical import write
+from nip44 import decrypt
 from refuse import Refuse
 
 SPEC = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -358,3 +359,87 @@ def envelope(i):
     if not matches(json.loads(i["push_scope"]), e):
         raise Refuse("out-of-scope")
     return {"hops": len(w["path"]), "origin": w["path"][0]["node"]}
+
+
+def decimal(r):
+    """1.1 for 11/10, 2.0 for 2: the one way a ratio is written in a grant."""
+    whole, rest = divmod(frac(r), 1)
+    digits = ""
+    while rest or not digits:
+        d, rest = divmod(rest * 10, 1)
+        digits += str(d)
+    return f"{whole}.{digits}"
+
+
+def is_filter(text):
+    try:
+        v = json.loads(text)
+    except ValueError:
+        return False
+    return isinstance(v, dict) and all(k in ("ids", "authors", "kinds", "since", "until", "limit", "search") or re.fullmatch("#[A-Za-z]", k) for k in v)
+
+
+def read_limit(limits, t):
+    if t[1] == "dup_ratio":
+        if t[2] != decimal(C["dup_ratio"]["ceiling"]):
+            raise Refuse("bad-field")
+        return
+    if t[1] not in LIMITS:
+        raise Refuse("unknown-limit")
+    if t[1] in limits:
+        raise Refuse("duplicate-tag")
+    if not re.fullmatch("0|[1-9][0-9]{0,15}", t[2]):
+        raise Refuse("bad-field")
+    limits[t[1]] = int(t[2])
+
+
+def read_grant(tags):
+    """The subject, tier, limits and scopes of a node's grant."""
+    one, limits, scopes = {}, {}, 0
+    for t in tags:
+        if t[0] == "limit":
+            read_limit(limits, t)
+        elif t[0] == "scope":
+            if t[1] not in ("push", "pull") or not is_filter(t[2]):
+                raise Refuse("bad-scope")
+            scopes += 1
+        elif t[0] != "schedule":
+            if t[0] in one:
+                raise Refuse("duplicate-tag")
+            one[t[0]] = t
+    if [t[1:] for t in tags if t[0] == "schedule"] != [[decimal(x["ratio"]), x["severity"]] for x in C["schedule"]]:
+        raise Refuse("bad-schedule")
+    if one["settlement"][1] != "none":
+        raise Refuse("bad-settlement")
+    if one["tier"][1] not in [t["name"] for t in C["tiers"]] + ["revoked"]:
+        raise Refuse("unknown-tier")
+    return one, limits, scopes
+
+
+def grant(i):
+    e, secret = i["event"], bytes.fromhex(i["secret"])
+    tags = {t[0]: t[1:] for t in e["tags"]}
+    seconds = int(tags["window"][0])
+    if tags["scheme"] != [C["commitment"]["scheme"], C["commitment"]["content_scheme"]]:
+        raise Refuse("bad-scheme")
+    if not C["window"]["min_seconds"] <= seconds <= C["window"]["max_seconds"]:
+        raise Refuse("bad-window")
+    if int(tags["epoch"][0]) != e["created_at"] // seconds:
+        raise Refuse("bad-epoch")
+    shared = curve.shared_x(secret, bytes.fromhex(e["pubkey"]))
+    labels = C["blinding"]["grant"]
+    if hkdf(shared, labels["salt"].encode(), labels["info"].encode(), C["blinding"]["length"]).hex() != tags["d"][0]:
+        raise Refuse("wrong-blind-tag")
+    body = json.loads(decrypt(shared, e["content"]))
+    one, limits, scopes = read_grant(body["tags"])
+    if commit(body)["commit"] != tags["commit"][0]:
+        raise Refuse("bad-commitment")
+    subject, t = one["subject"][1], one["tier"][1]
+    if bytes.fromhex(subject) != curve.public(secret):
+        raise Refuse("not-for-subject")
+    for n in LIMITS:
+        if n not in limits:
+            raise Refuse("missing-limit")
+        if limits[n] > ceiling(n, t):
+            raise Refuse("above-ceiling")
+    return {"id": e["id"], "subject": "did:nostr:" + subject, "tier": t, "limits": limits, "scopes": scopes, "window": seconds}
