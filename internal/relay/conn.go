@@ -38,6 +38,8 @@ type conn struct {
 	challenge string
 	keys      atomic.Pointer[[]nostr.PubKey] // authenticated; replaced, never changed
 
+	touched bool // by the batch that is being dealt out; for the fan-out goroutine alone
+
 	wake chan struct{} // there is something to write
 	gone chan struct{} // the writer has ended
 

@@ -34,9 +34,9 @@ func (f *Feed) Lost() int64 { return f.lost.Swap(0) }
 // Close ends the Feed. A second call is harmless.
 func (f *Feed) Close() { f.r.index.remove(f.reg) }
 
-func (f *Feed) deliver(e *nostr.Event, _ uint64) {
+func (f *Feed) deliver(p *parcel) {
 	select {
-	case f.ch <- e:
+	case f.ch <- p.event:
 	default:
 		f.lost.Add(1)
 	}

@@ -61,7 +61,8 @@ type frameReader struct {
 
 	msg      []byte // a message in fragments, or larger than buf
 	opcode   ws.OpCode
-	started  time.Time // when the message in progress began; zero between messages
+	mid      bool      // a message has begun
+	started  time.Time // when it was first waited for; zero if never
 	deadline time.Time
 	pinged   bool
 }
@@ -82,21 +83,19 @@ func (f *frameReader) next() (ws.OpCode, []byte, error) {
 		f.msg = nil
 	}
 	f.msg, f.opcode = f.msg[:0], 0
-	f.started = time.Time{}
+	f.mid, f.started = false, time.Time{}
 	for {
 		h, err := f.header()
 		if err != nil {
 			return 0, nil, err
 		}
-		if f.started.IsZero() {
-			f.started = time.Now()
-		}
+		f.mid = true
 		if h.OpCode.IsControl() {
 			if err := f.control(h); err != nil {
 				return 0, nil, err
 			}
 			if f.opcode == 0 {
-				f.started = time.Time{}
+				f.mid, f.started = false, time.Time{}
 			}
 			continue
 		}
@@ -297,7 +296,10 @@ func (f *frameReader) fill() error {
 	}
 	for {
 		now := time.Now()
-		if !f.started.IsZero() && now.Sub(f.started) > f.whole {
+		if f.mid && f.started.IsZero() {
+			f.started = now
+		}
+		if f.mid && now.Sub(f.started) > f.whole {
 			return &closeError{ws.StatusPolicyViolation, "a message took too long to arrive"}
 		}
 		if f.deadline.Sub(now) < f.silence*3/4 {

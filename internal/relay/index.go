@@ -7,10 +7,17 @@ import (
 	"fleetmesh.org/fleetmesh/nostr"
 )
 
-// listener is told of events that match its filters. It must not block and must not
-// change the index.
+// parcel is one event on its way to the subscribers, and the text that all of them get.
+type parcel struct {
+	event *nostr.Event
+	text  []byte
+	batch uint64 // number of the commit that it came by
+}
+
+// listener is told of events that match its filters, by the fan-out goroutine alone. It must not
+// block and must not change the index.
 type listener interface {
-	deliver(e *nostr.Event, batch uint64)
+	deliver(p *parcel)
 }
 
 // registration is one listener in the index.
@@ -214,14 +221,15 @@ func without(list []*watch, w *watch) []*watch {
 
 // match delivers an event to each listener that it matches, once. number differs from event to
 // event. Only one goroutine at a time may call it.
-func (x *index) match(e *nostr.Event, number, batch uint64) {
+func (x *index) match(p *parcel, number uint64) {
+	e := p.event
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	visit := func(list []*watch) {
 		for _, w := range list {
 			if w.reg.mark != number && (w.any || w.f.Matches(e)) {
 				w.reg.mark = number
-				w.reg.to.deliver(e, batch)
+				w.reg.to.deliver(p)
 			}
 		}
 	}

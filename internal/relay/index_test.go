@@ -11,7 +11,7 @@ import (
 // collector notes what it is told.
 type collector struct{ got []*nostr.Event }
 
-func (c *collector) deliver(e *nostr.Event, _ uint64) { c.got = append(c.got, e) }
+func (c *collector) deliver(p *parcel) { c.got = append(c.got, p.event) }
 
 func randomKey(rng *rand.Rand, n int) (k [32]byte) {
 	k[0], k[31] = byte(rng.IntN(n)), 1
@@ -98,7 +98,7 @@ func TestIndexAgainstBruteForce(t *testing.T) {
 			members = members[:len(members)-1]
 		}
 		e := randomEvent(rng)
-		x.match(e, number, 0)
+		x.match(&parcel{event: e}, number)
 		for _, m := range members {
 			wanted := 0
 			for i := range m.filters {
@@ -146,7 +146,7 @@ func BenchmarkFanOut(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
 					number++
-					x.match(e, number, 0)
+					x.match(&parcel{event: e}, number)
 				}
 				b.ReportMetric(float64(c.n)/float64(number), "deliveries/op")
 			})
@@ -156,4 +156,4 @@ func BenchmarkFanOut(b *testing.B) {
 
 type counter struct{ n int }
 
-func (c *counter) deliver(*nostr.Event, uint64) { c.n++ }
+func (c *counter) deliver(*parcel) { c.n++ }

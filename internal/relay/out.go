@@ -36,6 +36,15 @@ func (c *conn) push(i outItem) {
 }
 
 func (c *conn) pushLocked(i outItem) bool {
+	if !c.enqueue(i) {
+		return false
+	}
+	c.nudge()
+	return true
+}
+
+// enqueue queues a frame without waking the writer.
+func (c *conn) enqueue(i outItem) bool {
 	if c.closing {
 		return false
 	}
@@ -46,7 +55,6 @@ func (c *conn) pushLocked(i outItem) bool {
 	}
 	c.owed += n
 	c.queue = append(c.queue, i)
-	c.nudge()
 	return true
 }
 

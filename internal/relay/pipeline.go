@@ -213,15 +213,35 @@ func (r *Relay) insert(events []*nostr.Event, now int64) []Verdict {
 	return verdicts
 }
 
-// fanLoop carries events to whoever listens, in the order of their commit.
+// dealOut is after how many events at the latest the writers are woken.
+const dealOut = 64
+
+// fanLoop carries events to whoever listens, in the order of their commit. Writers are woken when a batch is dealt
+// out, so that each sends what it has got in one piece.
 func (r *Relay) fanLoop() {
 	defer r.work.Done()
 	number := uint64(0)
 	for b := range r.fan {
-		for _, e := range b.live {
+		for i, e := range b.live {
 			number++
-			r.index.match(e, number, b.number)
+			r.index.match(&parcel{e, e.JSON(), b.number}, number)
+			if i%dealOut == dealOut-1 {
+				r.wakeTouched()
+			}
 		}
+		r.wakeTouched()
 		r.flight.remove(b.offers)
+	}
+}
+
+func (r *Relay) wakeTouched() {
+	for i, c := range r.touched {
+		c.touched = false
+		c.nudge()
+		r.touched[i] = nil
+	}
+	r.touched = r.touched[:0]
+	if cap(r.touched) > 1<<16 {
+		r.touched = nil
 	}
 }

@@ -79,6 +79,7 @@ type Relay struct {
 	incoming chan *offer   // to the verifier
 	checked  chan []*offer // to the store
 	fan      chan fanBatch // to the subscribers
+	touched  []*conn       // that have something new to write; for the fan-out goroutine alone
 
 	m metrics
 

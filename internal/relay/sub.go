@@ -22,7 +22,7 @@ type sub struct {
 	// Guarded by the connection's mu.
 	dead      bool
 	streaming bool // the stored events are not all sent
-	held      []*nostr.Event
+	held      []parcel
 	sent      map[nostr.ID]struct{} // by the query while still in flight to the live stream
 	sentUpTo  uint64                // no batch above it can carry one of sent
 }
@@ -99,18 +99,18 @@ func (c *conn) drop(id string, only *sub) bool {
 func (s *sub) kill() {
 	s.dead = true
 	s.cancel()
-	for _, e := range s.held {
-		s.c.owed -= s.cost(e)
+	for i := range s.held {
+		s.c.owed -= s.cost(s.held[i].text)
 	}
 	s.held, s.sent = nil, nil
 }
 
-func (s *sub) cost(e *nostr.Event) int { return len(s.head) + len(e.JSON()) + itemCost }
+func (s *sub) cost(text []byte) int { return len(s.head) + len(text) + itemCost }
 
-// deliver takes an event of the live stream.
-func (s *sub) deliver(e *nostr.Event, batch uint64) {
+// deliver takes an event of the live stream. The writer is woken when the whole batch is dealt out.
+func (s *sub) deliver(p *parcel) {
 	c := s.c
-	if c.r.gate.Private(e.Kind) && !c.r.gate.MayRead(c.readers(), e) {
+	if c.r.gate.Private(p.event.Kind) && !c.r.gate.MayRead(c.readers(), p.event) {
 		return
 	}
 	c.mu.Lock()
@@ -119,24 +119,27 @@ func (s *sub) deliver(e *nostr.Event, batch uint64) {
 		return
 	}
 	if s.sent != nil {
-		if !s.streaming && batch > s.sentUpTo {
+		if !s.streaming && p.batch > s.sentUpTo {
 			s.sent = nil
-		} else if _, again := s.sent[e.ID]; again {
-			delete(s.sent, e.ID)
+		} else if _, again := s.sent[p.event.ID]; again {
+			delete(s.sent, p.event.ID)
 			return
 		}
 	}
 	if !s.streaming {
-		c.pushLocked(outItem{head: s.head, body: e.JSON()})
+		if c.enqueue(outItem{head: s.head, body: p.text}) && !c.touched {
+			c.touched = true
+			c.r.touched = append(c.r.touched, c)
+		}
 		return
 	}
-	n := s.cost(e)
+	n := s.cost(p.text)
 	if c.owed+n > c.r.lim.MaxOutboundBytes {
 		c.shed(c.owed + n)
 		return
 	}
 	c.owed += n
-	s.held = append(s.held, e)
+	s.held = append(s.held, *p)
 }
 
 // query sends the stored events, then EOSE, then what was held meanwhile.
@@ -171,12 +174,12 @@ func (s *sub) settle(hints []string) {
 	held := s.held
 	s.held, s.streaming = nil, false
 	s.sentUpTo = c.r.batches.Load()
-	for _, e := range held {
-		c.owed -= s.cost(e)
+	for i := range held {
+		c.owed -= s.cost(held[i].text)
 	}
-	for _, e := range held {
-		if !e.ExpiredAt(now) {
-			c.pushLocked(outItem{head: s.head, body: e.JSON()})
+	for i := range held {
+		if !held[i].event.ExpiredAt(now) {
+			c.pushLocked(outItem{head: s.head, body: held[i].text})
 		}
 	}
 }
@@ -194,9 +197,9 @@ func (s *sub) emit(e *nostr.Event) bool {
 	if s.dead || c.closing {
 		return false
 	}
-	if i := slices.IndexFunc(s.held, func(h *nostr.Event) bool { return h.ID == e.ID }); i >= 0 {
+	if i := slices.IndexFunc(s.held, func(h parcel) bool { return h.event.ID == e.ID }); i >= 0 {
+		c.owed -= s.cost(s.held[i].text)
 		s.held = slices.Delete(s.held, i, i+1)
-		c.owed -= s.cost(e)
 	} else if flying {
 		if s.sent == nil {
 			s.sent = make(map[nostr.ID]struct{})
