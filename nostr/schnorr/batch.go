@@ -31,7 +31,7 @@ const (
 func (v *Verifier) VerifyBatch(random io.Reader, pubs []*[32]byte, msgs []*[32]byte, sigs []*[64]byte, ok []bool) error {
 	b, _ := v.batches.Get().(*batch)
 	if b == nil {
-		b = &batch{slots: map[*author]int{}}
+		b = &batch{slots: map[[32]byte]int{}}
 	}
 	defer v.batches.Put(b)
 	for len(pubs) > 0 {
@@ -55,9 +55,12 @@ func (v *Verifier) VerifyBatch(random io.Reader, pubs []*[32]byte, msgs []*[32]b
 
 // The equation's points, with small factors, are sorted into buckets: one for each
 // window, that is place of a digit of digitBits bits, and each size of digit.
+// The upper half of the windows is for authors without a table, whose
+// factors have 128 bits; all others have 64.
 const (
 	digitBits = 8
-	windows   = 64 / digitBits
+	windows   = 128 / digitBits
+	lower     = windows / 2
 	sizes     = 1 << (digitBits - 1)
 	buckets   = windows * sizes
 )
@@ -65,20 +68,26 @@ const (
 // batch is one equation in work.
 type batch struct {
 	random  []byte
-	pool    []point  // R, lambda·R; P, lambda·P, 2^64·P, lambda·2^64·P; then sums
+	pool    []point  // R, lambda·R; P, lambda·P and perhaps 2^64 times them; then sums
 	digits  []digit  // what goes into which bucket
 	entries []uint32 // the buckets' points: index in pool times 2, plus 1 for minus
 	first   [buckets + 1]int32
 	count   [buckets]int32
 
-	slots map[*author]int // where an author's factor is
-	owner []*author
-	own   []scalar // sum of a·e for each author
-	sumS  scalar   // sum of a·s
+	slots  map[[32]byte]int // where an author's sum is, -1 for a key that is no point's x
+	owners []owner
+	sumS   scalar // sum of a·s
 
 	pairs []pair
 	dx    []fe
 	pre   []fe
+}
+
+// owner is an author in the equation.
+type owner struct {
+	point point   // if there is no table
+	table []entry // if it is cached
+	sum   scalar  // of a·e
 }
 
 // digit says that a point goes into a bucket.
@@ -92,8 +101,8 @@ type pair struct{ p, q uint32 }
 func (b *batch) reset(n int) {
 	b.random = sized(b.random, 16*n)
 	b.pool, b.digits = b.pool[:0], b.digits[:0]
-	clear(b.owner) // hold no table longer than needed
-	b.owner, b.own = b.owner[:0], b.own[:0]
+	clear(b.owners) // hold no table longer than needed
+	b.owners = b.owners[:0]
 	b.sumS = scalar{}
 	clear(b.slots)
 	clear(b.count[:])
@@ -102,30 +111,53 @@ func (b *batch) reset(n int) {
 // collect takes in the signatures and sets ok for those that may be good if the
 // equation holds: the others have an r, s or key out of range or on no point.
 func (b *batch) collect(v *Verifier, pubs, msgs []*[32]byte, sigs []*[64]byte, ok []bool) {
-	var found [groupSize]*author
+	var found [groupSize][]entry
 	for at := 0; at < len(pubs); at += groupSize {
 		n := min(groupSize, len(pubs)-at)
-		v.authors(pubs[at:at+n], found[:n])
-		for i, a := range found[:n] {
+		v.cache.get(pubs[at:at+n], found[:n], nil)
+		for i, table := range found[:n] {
 			i += at
-			ok[i] = a != nil && b.add(a, pubs[i], msgs[i], sigs[i], (*[16]byte)(b.random[16*i:]))
+			ok[i] = b.add(table, pubs[i], msgs[i], sigs[i], (*[16]byte)(b.random[16*i:]))
 		}
 	}
-	for i, a := range b.owner {
-		b.addAuthor(a, &b.own[i])
+	for i := range b.owners {
+		b.addOwner(&b.owners[i])
 	}
 }
 
-// windowBias is the sum of 2^(digitBits-1) over the windows.
+// owner returns the author with that key, and with that table unless it is
+// nil: or nil if the key is no point's x.
+func (b *batch) owner(pub *[32]byte, table []entry) *owner {
+	slot, seen := b.slots[*pub]
+	if !seen {
+		o := owner{table: table}
+		slot = -1
+		if table != nil || o.point.lift(pub) {
+			slot = len(b.owners)
+			b.owners = append(b.owners, o)
+		}
+		b.slots[*pub] = slot
+	}
+	if slot < 0 {
+		return nil
+	}
+	return &b.owners[slot]
+}
+
+// windowBias is the sum of 2^(digitBits-1) over the lower windows.
 const windowBias = 0x8080808080808080
 
 // add takes in one signature with the factor a = u + lambda·v, u and v being the two
 // halves of random read as digits: bytes less 128. Different bytes give different
 // factors: the lattice of split has no vector as short as such differences.
-func (b *batch) add(a *author, pub, msg *[32]byte, sig *[64]byte, random *[16]byte) bool {
+func (b *batch) add(table []entry, pub, msg *[32]byte, sig *[64]byte, random *[16]byte) bool {
 	var in input
 	var r point
 	if !in.parse(sig) || !r.liftX(&in.r) {
+		return false
+	}
+	o := b.owner(pub, table)
+	if o == nil {
 		return false
 	}
 	in.challenge(pub, msg[:], sig)
@@ -134,7 +166,7 @@ func (b *batch) add(a *author, pub, msg *[32]byte, sig *[64]byte, random *[16]by
 	mul(&lr.x, &r.x, &beta)
 	b.pool = append(b.pool, r, lr)
 	for i, c := range random {
-		b.put(at+uint32(i/windows)*2, i%windows, int(c)-sizes)
+		b.put(at+uint32(i/lower)*2, i%lower, int(c)-sizes)
 	}
 
 	var factor, t scalar
@@ -148,14 +180,7 @@ func (b *batch) add(a *author, pub, msg *[32]byte, sig *[64]byte, random *[16]by
 	mulScalar(&t, &factor, &in.s)
 	addScalar(&b.sumS, &b.sumS, &t)
 	mulScalar(&t, &factor, &in.e)
-	slot, seen := b.slots[a]
-	if !seen {
-		slot = len(b.owner)
-		b.slots[a] = slot
-		b.owner = append(b.owner, a)
-		b.own = append(b.own, scalar{})
-	}
-	addScalar(&b.own[slot], &b.own[slot], &t)
+	addScalar(&o.sum, &o.sum, &t)
 	return true
 }
 
@@ -184,41 +209,49 @@ func (b *batch) put(point uint32, window, d int) {
 	b.digits = append(b.digits, digit{point, bucket})
 }
 
-// addAuthor takes in an author's point with its factor.
-func (b *batch) addAuthor(a *author, factor *scalar) {
-	k1, k2 := split(factor)
-	one, high := &a.table[0], &a.table[combs/2*authorOdds]
+// addOwner takes in an author's point with its factor.
+func (b *batch) addOwner(o *owner) {
+	k1, k2 := split(&o.sum)
 	at := uint32(2 * len(b.pool))
+	if o.table == nil {
+		l := point{y: o.point.y}
+		mul(&l.x, &o.point.x, &beta)
+		b.pool = append(b.pool, o.point, l)
+		b.putHalf(at, &k1, windows)
+		b.putHalf(at+2, &k2, windows)
+		return
+	}
+	one, high := &o.table[0], &o.table[combs/2*authorOdds]
 	b.pool = append(b.pool, point{one.x, one.y}, point{one.bx, one.y}, point{high.x, high.y}, point{high.bx, high.y})
-	b.putHalf(at, &k1)
-	b.putHalf(at+2, &k2)
+	b.putHalf(at, &k1, lower)
+	b.putHalf(at+2, &k2, lower)
 }
 
-// putHalf queues k times a point: the lower windows times it, the upper times
-// 2^64 times it, which is two places behind it in pool.
-func (b *batch) putHalf(point uint32, k *half128) {
+// putHalf queues k times a point. The windows from end on go, from window 0, to
+// 2^64 times that point, which is two places behind it in pool.
+func (b *batch) putHalf(point uint32, k *half128, end int) {
 	if k.neg {
 		point ^= 1
 	}
 	carry := 0
-	for i := range 2 * windows {
+	for i := range windows {
 		word := k.lo
-		if i >= windows {
+		if i >= lower {
 			word = k.hi
 		}
-		d := int(word>>(i%windows*digitBits)&(2*sizes-1)) + carry
+		d := int(word>>(i%lower*digitBits)&(2*sizes-1)) + carry
 		carry = 0
-		if i < 2*windows-1 && d >= sizes {
+		if i < windows-1 && d >= sizes {
 			d -= 2 * sizes
 			carry = 1
 		}
-		at := point + uint32(i/windows)*4
+		at := point + uint32(i/end)*4
 		// The last digit takes the carry, and so may be up to 2·sizes.
 		if d > sizes {
-			b.put(at, i%windows, sizes)
+			b.put(at, i%end, sizes)
 			d -= sizes
 		}
-		b.put(at, i%windows, d)
+		b.put(at, i%end, d)
 	}
 }
 
@@ -318,6 +351,9 @@ func (b *batch) total() jacobian {
 	for w := windows - 1; w >= 0; w-- {
 		for range digitBits {
 			total.double()
+		}
+		if b.first[(w+1)*sizes] == b.first[w*sizes] {
+			continue
 		}
 		// Bucket by bucket from the largest: sum of j·bucket[j] is the sum of running sums.
 		var running, sum jacobian

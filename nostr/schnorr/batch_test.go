@@ -22,7 +22,7 @@ func batchOf(all []triple) (g group) {
 func equationHolds(t *testing.T, v *Verifier, all []triple) (holds bool, in []bool) {
 	t.Helper()
 	g := batchOf(all)
-	b := batch{slots: map[*author]int{}}
+	b := batch{slots: map[[32]byte]int{}}
 	b.reset(maxBatch)
 	if _, err := rand.Read(b.random); err != nil {
 		t.Fatal(err)

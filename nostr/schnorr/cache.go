@@ -2,8 +2,9 @@ package schnorr
 
 import "sync"
 
-// tableCost is what one author's table occupies with its place in the cache, in bytes.
-const tableCost = combs*authorOdds*96 + 256
+// tableCost is what one author's table occupies with its place in the cache and
+// two keys among the sighted, in bytes.
+const tableCost = combs*authorOdds*96 + 448
 
 // author is a cached author: a table, in a ring ordered by last use.
 type author struct {
@@ -20,49 +21,66 @@ type cache struct {
 	limit   int
 	authors map[[32]byte]*author
 	ring    author // ring.next was used last, ring.prev is dropped next
+
+	// Keys that were asked for and not found, in two generations of at most limit:
+	// a table pays from the second signature on.
+	sighted, before map[[32]byte]struct{}
 }
 
 func newCache(bytes int) *cache {
-	c := &cache{limit: bytes / tableCost, authors: map[[32]byte]*author{}}
+	c := &cache{limit: bytes / tableCost, authors: map[[32]byte]*author{}, sighted: map[[32]byte]struct{}{}}
 	c.ring.prev, c.ring.next = &c.ring, &c.ring
 	return c
 }
 
-// get returns the author with that key, or nil.
-func (c *cache) get(key *[32]byte) *author {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.find(key)
-}
-
-// getAll sets each nil authors[i] whose key is cached.
-func (c *cache) getAll(keys []*[32]byte, authors []*author) {
+// get sets tables[i] to the table of keys[i], or to nil where it is not there;
+// again[i], if wanted, then says whether that key was asked for before. It
+// returns how many were not there.
+func (c *cache) get(keys []*[32]byte, tables [][]entry, again []bool) (missing int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i, key := range keys {
-		authors[i] = c.find(key)
+		a := c.authors[*key]
+		if a == nil {
+			tables[i] = nil
+			missing++
+			if again != nil {
+				again[i] = c.sight(key)
+			}
+			continue
+		}
+		tables[i] = a.table[:]
+		if c.ring.next != a {
+			a.unlink()
+			c.front(a)
+		}
 	}
+	return missing
 }
 
-func (c *cache) find(key *[32]byte) *author {
-	a := c.authors[*key]
-	if a != nil && c.ring.next != a {
-		a.unlink()
-		c.front(a)
+// sight notes a key, and says whether it was noted already.
+func (c *cache) sight(key *[32]byte) bool {
+	if c.limit == 0 {
+		return false
 	}
-	return a
+	if _, ok := c.sighted[*key]; ok {
+		return true
+	}
+	if len(c.sighted) >= c.limit {
+		c.before, c.sighted = c.sighted, map[[32]byte]struct{}{}
+	}
+	c.sighted[*key] = struct{}{}
+	_, ok := c.before[*key]
+	return ok
 }
 
 // put adds authors that were not there, and drops those used longest ago.
 func (c *cache) put(authors ...*author) {
-	if c.limit == 0 {
-		return
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, a := range authors {
-		if c.authors[a.key] != nil {
-			continue // someone else was faster
+		if c.limit == 0 || c.authors[a.key] != nil {
+			continue // no room at all, or someone else was faster
 		}
 		if len(c.authors) >= c.limit {
 			last := c.ring.prev

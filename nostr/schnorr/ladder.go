@@ -10,9 +10,9 @@ type addend struct {
 }
 
 const (
-	// positions are the doublings' places 0 to 32: a carry out of bit 127
-	// stands one above the last tooth's highest bit.
-	positions = toothBits + 1
+	// positions are the doublings' places: 0 to 32, or to 128 with a stranger's
+	// table. A carry out of bit 127 stands one above the last tooth's highest bit.
+	positions = 129
 	// maxAddends bounds the digits of four halves: digits are at least their
 	// width apart in bits 0 to 128, so 26 for each half of an author's number
 	// and 13 for each of the generator's.
@@ -27,13 +27,13 @@ type ladder struct {
 	list [maxAddends + 1]addend // from 1
 }
 
-// addAuthor adds k·P, or -k·P, for the point P of the table.
-func (l *ladder) addAuthor(k *scalar, minus bool, t *authorTable) {
+// addAuthor adds k·P, or -k·P, for the point P of an author's or stranger's table.
+func (l *ladder) addAuthor(k *scalar, minus bool, table []entry) {
 	k1, k2 := split(k)
 	k1.neg = k1.neg != minus
 	k2.neg = k2.neg != minus
-	l.recode(&k1, authorWindow, t[:], false)
-	l.recode(&k2, authorWindow, t[:], true)
+	l.recode(&k1, authorWindow, table, false)
+	l.recode(&k2, authorWindow, table, true)
 }
 
 // addGenerator adds k·G.
@@ -58,6 +58,7 @@ func (l *ladder) recode(k *half128, width uint, table []entry, byLambda bool) {
 		sign = ^uint64(0)
 	}
 	top := width - 1
+	last := uint(len(table))>>((top-1)&63) - 1 // tooth
 	pos := uint(0)
 	for lo|hi != 0 {
 		if lo == 0 {
@@ -77,7 +78,7 @@ func (l *ladder) recode(k *half128, width uint, table []entry, byLambda bool) {
 		lo, carry = bits.Add64(lo, 0, minus&1)
 		hi += carry
 
-		tooth := min(pos/toothBits, combs-1)
+		tooth := min(pos/toothBits, last)
 		l.push(pos-tooth*toothBits, &table[tooth<<((top-1)&63)|uint(size)], byLambda, sign^minus)
 		pos += width
 	}

@@ -12,9 +12,9 @@ import (
 
 // TestAgainstLibsecp compares verdicts, single, in groups and in batches, with
 // libsecp256k1's, where a C compiler and that library are installed.
-// FLEETMESH_SCHNORR_COUNT says how many signatures, 20,000 if unset.
+// FLEETMESH_SCHNORR_COUNT says how many signatures, 5,000 if unset.
 func TestAgainstLibsecp(t *testing.T) {
-	n := 20000
+	n := 5000
 	if testing.Short() {
 		n = 1000
 	}

@@ -198,6 +198,12 @@ func (o *point) addAffineGo(p, q *point, inv *fe, m uint64) {
 	sub(&o.y, &u, &y)
 }
 
+// lift finds the point with an even y of a key, and says whether there is one.
+func (q *point) lift(key *[32]byte) bool {
+	var x fe
+	return x.setBytes(key) && q.liftX(&x)
+}
+
 // liftX finds the point with that x (below p) and an even y, and says
 // whether there is one.
 func (q *point) liftX(x *fe) bool {

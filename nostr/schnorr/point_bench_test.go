@@ -25,7 +25,7 @@ func BenchmarkPoint(b *testing.B) {
 			for b.Loop() {
 				var l ladder
 				l.addGenerator(&k)
-				l.addAuthor(&k, true, a)
+				l.addAuthor(&k, true, a[:])
 			}
 		})
 		b.Run("challenge", func(b *testing.B) {

@@ -28,14 +28,18 @@ type entry struct{ x, bx, y fe }
 // tooth after tooth: 3 KiB.
 type authorTable [combs * authorOdds]entry
 
+// A stranger's table has one tooth only, of all 128 bits: less to build, and
+// more doublings in its one use.
+const strangerOdds = authorOdds
+
 // fixedTable is the same for the generator G: 96 KiB.
 type fixedTable [combs * fixedOdds]entry
 
 // generatorTable is computed on first use, in less than a millisecond.
 var generatorTable = sync.OnceValue(func() *fixedTable {
 	t := new(fixedTable)
-	var b tableBuilder
-	b.add(&generator, t[:])
+	b := newTableBuilder(len(t))
+	b.add(&generator, t[:], combs)
 	b.finish()
 	return t
 })
@@ -46,17 +50,23 @@ type tableBuilder struct {
 	targets []*entry
 }
 
-// add queues the odd multiples 1, 3, 5… of 2^(32t)·p for the t-th quarter of table.
+// newTableBuilder returns one with room for that many entries.
+func newTableBuilder(entries int) *tableBuilder {
+	return &tableBuilder{make([]jacobian, 0, entries), make([]*entry, 0, entries)}
+}
+
+// add queues the odd multiples 1, 3, 5… of 2^(32t)·p for the t-th of so many
+// equal parts of table.
 //
 // The multiples are added up with 2q, q = 2^(32t)·p, as the second operand. So
 // that it is affine, all happens on the isomorphic curve whose points (x, y) are
 // ours times (u², u³), u being the z of 2q: there 2q is (X, Y) of its Jacobian
 // form, and a Jacobian (X, Y, Z) there is (X, Y, Z·u) here. No addition is of
 // equal or opposite points: the multiples are small and the order is prime.
-func (b *tableBuilder) add(p *point, table []entry) {
+func (b *tableBuilder) add(p *point, table []entry, teeth int) {
 	q := jacobian{p.x, p.y, feOne}
-	odds := len(table) / combs
-	for t := range combs {
+	odds := len(table) / teeth
+	for t := range teeth {
 		if t > 0 {
 			for range toothBits {
 				q.double()

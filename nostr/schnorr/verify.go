@@ -17,9 +17,9 @@ func Path() string {
 	return "portable"
 }
 
-// Verifier verifies BIP-340 signatures and remembers tables of the authors it
-// saw last, which makes their next signature twice as fast to verify. It is
-// safe for concurrent use, and runs on the caller's goroutine only.
+// Verifier verifies BIP-340 signatures. It remembers tables of the authors it
+// saw last, and more than once, which makes their next signature twice as fast
+// to verify. It is safe for concurrent use, and runs on the caller's goroutine only.
 type Verifier struct {
 	cache   *cache
 	batches sync.Pool // of *batch, for their memory
@@ -41,12 +41,13 @@ func (v *Verifier) Verify(pub *[32]byte, msg []byte, sig *[64]byte) bool {
 	if !in.parse(sig) {
 		return false
 	}
-	a := v.author(pub)
-	if a == nil {
+	pubs, tables := [1]*[32]byte{pub}, [1][]entry{}
+	v.tables(pubs[:], tables[:])
+	if tables[0] == nil {
 		return false
 	}
 	in.challenge(pub, msg, sig)
-	sum := in.sum(a)
+	sum := in.sum(tables[0])
 	if !in.matchesX(&sum) {
 		return false
 	}
@@ -71,9 +72,9 @@ func (v *Verifier) VerifyGroup(pubs []*[32]byte, msgs []*[32]byte, sigs []*[64]b
 
 // group is VerifyGroup for at most groupSize.
 func (v *Verifier) group(pubs []*[32]byte, msgs []*[32]byte, sigs []*[64]byte, ok []bool) {
-	var found [groupSize]*author
-	authors := found[:len(pubs)]
-	v.authors(pubs, authors)
+	var found [groupSize][]entry
+	tables := found[:len(pubs)]
+	v.tables(pubs, tables)
 	var (
 		sums   [groupSize]jacobian
 		zs     [2 * groupSize]fe
@@ -81,13 +82,13 @@ func (v *Verifier) group(pubs []*[32]byte, msgs []*[32]byte, sigs []*[64]byte, o
 		n      int
 		inputs input
 	)
-	for i, a := range authors {
+	for i, table := range tables {
 		ok[i] = false
-		if a == nil || !inputs.parse(sigs[i]) {
+		if table == nil || !inputs.parse(sigs[i]) {
 			continue
 		}
 		inputs.challenge(pubs[i], msgs[i][:], sigs[i])
-		sums[n] = inputs.sum(a)
+		sums[n] = inputs.sum(table)
 		if inputs.matchesX(&sums[n]) {
 			zs[n] = sums[n].z
 			at[n] = i
@@ -139,10 +140,10 @@ func (in *input) challenge(pub *[32]byte, msg []byte, sig *[64]byte) {
 }
 
 // sum returns R = s·G - e·P.
-func (in *input) sum(a *author) jacobian {
+func (in *input) sum(table []entry) jacobian {
 	var l ladder
 	l.addGenerator(&in.s)
-	l.addAuthor(&in.e, true, &a.table)
+	l.addAuthor(&in.e, true, table)
 	return l.sum()
 }
 
@@ -167,61 +168,67 @@ func evenY(sum *jacobian, zi *fe) bool {
 	return !y.isOdd()
 }
 
-// author returns the author of a key, from the cache or new, or nil if the
-// key is no point's x.
-func (v *Verifier) author(pub *[32]byte) *author {
-	if a := v.cache.get(pub); a != nil {
-		return a
-	}
-	var b tableBuilder
-	a := b.author(pub)
-	if a == nil {
-		return nil
-	}
-	b.finish()
-	v.cache.put(a)
-	return a
+// newcomer is a key whose table is not cached.
+type newcomer struct {
+	again bool // met before: build the whole table
+	built bool
+	table []entry
 }
 
-// authors sets authors[i] to the author of pubs[i], or nil; tables of those
-// that are new are built together.
-func (v *Verifier) authors(pubs []*[32]byte, authors []*author) {
-	v.cache.getAll(pubs, authors)
-	var b tableBuilder
-	var fresh map[[32]byte]*author
-	for i, a := range authors {
-		if a != nil {
-			continue
-		}
-		a, seen := fresh[*pubs[i]]
-		if !seen {
-			if fresh == nil {
-				fresh = map[[32]byte]*author{}
-			}
-			a = b.author(pubs[i])
-			fresh[*pubs[i]] = a
-		}
-		authors[i] = a
-	}
-	if len(b.points) == 0 {
+// tables sets tables[i] to the table of pubs[i], or to nil if that is no point's x.
+// What is not cached is built, all together: a short table for a key that is met for the
+// first time, and else a whole one, which is then cached.
+func (v *Verifier) tables(pubs []*[32]byte, tables [][]entry) {
+	var again [groupSize]bool
+	missing := v.cache.get(pubs, tables, again[:])
+	if missing == 0 {
 		return
 	}
-	b.finish()
-	for _, pub := range pubs {
-		if a := fresh[*pub]; a != nil {
-			v.cache.put(a)
+	fresh := make(map[[32]byte]*newcomer, missing)
+	for i, pub := range pubs {
+		if tables[i] != nil {
+			continue
 		}
+		n := fresh[*pub]
+		if n == nil {
+			n = new(newcomer)
+			fresh[*pub] = n
+		}
+		n.again = n.again || again[i]
 	}
+	var keep []*author
+	b := newTableBuilder(len(fresh) * authorOdds)
+	for i, pub := range pubs {
+		if tables[i] != nil {
+			continue
+		}
+		n := fresh[*pub]
+		if !n.built {
+			n.built = true
+			if a := n.build(pub, b); a != nil {
+				keep = append(keep, a)
+			}
+		}
+		tables[i] = n.table
+	}
+	b.finish()
+	v.cache.put(keep...)
 }
 
-// author queues the table of a key's point, or returns nil if it is no point's x.
-func (b *tableBuilder) author(pub *[32]byte) *author {
-	var x fe
+// build queues the newcomer's table, unless its key is no point's x. It returns the
+// author if the table is to be cached.
+func (n *newcomer) build(pub *[32]byte, b *tableBuilder) *author {
 	var p point
-	if !x.setBytes(pub) || !p.liftX(&x) {
+	if !p.lift(pub) {
+		return nil
+	}
+	if !n.again {
+		n.table = make([]entry, strangerOdds)
+		b.add(&p, n.table, 1)
 		return nil
 	}
 	a := &author{key: *pub}
-	b.add(&p, a.table[:])
+	n.table = a.table[:]
+	b.add(&p, n.table, combs)
 	return a
 }
