@@ -128,3 +128,44 @@ func TestGiftWrapExample(t *testing.T) {
 		t.Errorf("rumor %s", rumor.RumorJSON())
 	}
 }
+
+// FuzzUnwrap puts any text where the seal and where the rumor belong, rightly
+// encrypted and signed around it.
+func FuzzUnwrap(f *testing.F) {
+	a, b := secret(3), secret(5)
+	rumor := &Event{PubKey: a.PubKey(), Tags: []Tag{}, Content: "x"}
+	rumor.ID = rumor.ComputeID()
+	f.Add(string(rumor.RumorJSON()), true)
+	f.Add(string(rumor.JSON()), true)
+	f.Add(string(rumor.RumorJSON()), false)
+	f.Add("{}", false)
+	key, err := ConversationKey(a, b.PubKey())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, text string, sealed bool) {
+		text = strings.ToValidUTF8(text, "?")
+		if text == "" {
+			return
+		}
+		content, err := Encrypt(text, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := &Event{Kind: KindGiftWrap, Tags: []Tag{}, Content: content}
+		open := Unwrap
+		if sealed {
+			e.Kind, open = KindSeal, Unseal
+		}
+		if err := e.Sign(a); err != nil {
+			t.Fatal(err)
+		}
+		got, err := open(e, b)
+		if err != nil {
+			return
+		}
+		if !sealed || got.PubKey != a.PubKey() || got.ID != got.ComputeID() || got.Sig != (Sig{}) {
+			t.Fatalf("%q gave %s", text, got.RumorJSON())
+		}
+	})
+}
