@@ -28,7 +28,9 @@ type Relay interface {
 	// Publish sends an event and waits for the relay's answer; a refusal is an error.
 	Publish(ctx context.Context, e *nostr.Event) error
 	// Subscribe delivers stored and live events that match until ctx is done or
-	// the connection is lost; then the channel is closed.
+	// the connection is lost; then the channel is closed. It returns once the
+	// relay has taken the subscription (the EOSE of NIP-01), or what is published
+	// right after a dial could be missed.
 	Subscribe(ctx context.Context, f nostr.Filter) (<-chan *nostr.Event, error)
 	// Close ends the connection.
 	Close() error

@@ -526,7 +526,7 @@ func TestSleeper(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			switch rng.IntN(50) {
+			switch rng.IntN(500) {
 			case 0: // the journal fails and has not written: the sender hears so and sends again
 			case 1: // the journal has written, yet says it failed: the state is rebuilt from it
 				f.journal = append(f.journal, q.Records...)

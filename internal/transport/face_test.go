@@ -1,0 +1,136 @@
+package transport_test
+
+import (
+	"context"
+	"errors"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"fleetmesh.org/fleetmesh/internal/gateway"
+	"fleetmesh.org/fleetmesh/internal/relay"
+	"fleetmesh.org/fleetmesh/internal/store"
+	"fleetmesh.org/fleetmesh/internal/transport"
+	"fleetmesh.org/fleetmesh/internal/transport/transporttest"
+	"fleetmesh.org/fleetmesh/nostr"
+)
+
+// newFace starts a relay with the given subprotocols and returns its URL.
+func newFace(t *testing.T, sub map[string]func(context.Context, relay.Conn)) string {
+	t.Helper()
+	r, err := relay.New(relay.Config{Store: store.NewMemory(), Subprotocols: sub})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(r)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		r.Shutdown(ctx)
+		srv.Close()
+	})
+	return "ws" + strings.TrimPrefix(srv.URL, "http")
+}
+
+// TestRelayFace runs the suite over a relay's own URL.
+func TestRelayFace(t *testing.T) {
+	transporttest.Run(t, func(t *testing.T) transporttest.Pair {
+		a, b := transport.NewWSS(direct(t)), transport.NewWSS(direct(t))
+		url := newFace(t, map[string]func(context.Context, relay.Conn){
+			transport.Subprotocol: func(ctx context.Context, c relay.Conn) { b.Serve(ctx, c) },
+		})
+		at := func(url string) transport.Endpoint { return transport.Endpoint{Scheme: "wss", Address: url} }
+		return transporttest.Pair{A: a, B: b, AtB: at(url), Nowhere: at("ws://127.0.0.1:1/")}
+	})
+}
+
+// TestRelayWithoutFleet: a relay that knows nothing of the subprotocol.
+func TestRelayWithoutFleet(t *testing.T) {
+	ep := transport.Endpoint{Scheme: "wss", Address: newFace(t, nil)}
+	if _, err := transport.NewWSS(direct(t)).Dial(t.Context(), ep, nostr.PubKey{}); !errors.Is(err, transport.ErrOrdinaryRelay) {
+		t.Fatalf("dial: %v, wanted ErrOrdinaryRelay", err)
+	}
+}
+
+// clientRelay shows a relay client as the Relay that gift wraps need.
+type clientRelay struct{ c *gateway.Conn }
+
+func (r clientRelay) Close() error { return r.c.Close() }
+
+func (r clientRelay) Publish(ctx context.Context, e *nostr.Event) error {
+	a, err := r.c.Publish(ctx, e)
+	if err == nil && !a.OK {
+		err = errors.New(a.Reason)
+	}
+	return err
+}
+
+func (r clientRelay) Subscribe(ctx context.Context, f nostr.Filter) (<-chan *nostr.Event, error) {
+	s, err := r.c.Subscribe(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	var stored []*nostr.Event
+	for {
+		d, err := s.Next(ctx)
+		if err != nil {
+			s.Close()
+			return nil, err
+		}
+		if d.EOSE {
+			break
+		}
+		stored = append(stored, d.Event)
+	}
+	out := make(chan *nostr.Event)
+	go func() {
+		defer close(out)
+		defer s.Close()
+		for {
+			var e *nostr.Event
+			if len(stored) > 0 {
+				e, stored = stored[0], stored[1:]
+			} else if d, err := s.Next(ctx); err != nil {
+				return
+			} else if e = d.Event; e == nil {
+				continue
+			}
+			select {
+			case out <- e:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return out, nil
+}
+
+// TestGiftWrapOverRelay runs the suite through a relay that is nobody's in
+// particular: real sockets, authentication for reading, ephemeral events.
+func TestGiftWrapOverRelay(t *testing.T) {
+	transporttest.Run(t, func(t *testing.T) transporttest.Pair {
+		url := newFace(t, nil)
+		node := func() (*transport.GiftWrap, nostr.PubKey) {
+			key, err := nostr.GenerateKey()
+			if err != nil {
+				t.Fatal(err)
+			}
+			client := direct(t).HTTPClient()
+			g, err := transport.NewGiftWrap(transport.GiftWrapConfig{Key: key, MaxFrame: 40000,
+				Connect: func(ctx context.Context, url string) (transport.Relay, error) {
+					c, err := gateway.Dial(ctx, url, gateway.Options{Key: &key, Client: client})
+					return clientRelay{c}, err
+				}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return g, key.PubKey()
+		}
+		a, ka := node()
+		b, kb := node()
+		at := func(url string) transport.Endpoint { return transport.Endpoint{Scheme: "giftwrap", Address: url} }
+		return transporttest.Pair{A: a, B: b, AtA: at(url), AtB: at(url), KeyA: ka, KeyB: kb,
+			Connectless: true, MaxFrame: 40000, Nowhere: at("ws://127.0.0.1:1/")}
+	})
+}
