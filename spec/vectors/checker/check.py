@@ -22,9 +22,7 @@ sys.path.insert(0, HERE)
 from refuse import Refuse  # noqa: E402
 
 
-def run(path, module):
-    with open(path, encoding="utf-8") as f:
-        case = json.load(f)
+def run(path, case, module):
     try:
         function = getattr(module, case["function"].replace("-", "_"))
     except AttributeError:
@@ -43,6 +41,19 @@ def run(path, module):
     return False
 
 
+def cases(folder):
+    """The cases of a folder: one a .json file, one a line of a .jsonl file."""
+    for name in sorted(os.listdir(folder)):
+        path = os.path.join(folder, name)
+        if name.endswith(".json"):
+            with open(path, encoding="utf-8") as f:
+                yield path, json.load(f)
+        elif name.endswith(".jsonl"):
+            with open(path, encoding="utf-8") as f:
+                for n, line in enumerate(f, 1):
+                    yield f"{path}:{n}", json.loads(line)
+
+
 def main():
     root = sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(HERE)
     agreed = differed = skipped = 0
@@ -52,17 +63,17 @@ def main():
         print(e)
         return 2
     for layer in layers:
-        names = sorted(n for n in os.listdir(os.path.join(root, layer)) if n.endswith(".json"))
+        here = list(cases(os.path.join(root, layer)))
         if not os.path.exists(os.path.join(HERE, layer + ".py")):
-            print(f"{layer}: not checked here ({len(names)} cases)")
-            skipped += len(names)
+            print(f"{layer}: not checked here ({len(here)} cases)")
+            skipped += len(here)
             continue
         module = importlib.import_module(layer)
-        verdicts = [run(os.path.join(root, layer, n), module) for n in names]
+        verdicts = [run(path, case, module) for path, case in here]
         agreed += verdicts.count(True)
         differed += verdicts.count(False)
         skipped += verdicts.count(None)
-        print(f"{layer}: {verdicts.count(True)} of {len(names)} agree")
+        print(f"{layer}: {verdicts.count(True)} of {len(here)} agree")
     print(f"{agreed} agree, {differed} differ, {skipped} not checked")
     return 1 if differed or not agreed else 0
 

@@ -24,7 +24,8 @@ LIMITS = {x["name"]: x for x in C["limits"]}
 COUNTER = {name: C["counter_of"].get(name, name) for name in LIMITS}
 STEPS = [(frac(s["ratio"]), int(s["severity"][1])) for s in C["schedule"]]
 REMEDY = {int(r["severity"][1]): r for r in C["remedies"]}
-STRUCTURAL = {"outside-scope": 3, "corrupt-chain": 4}
+STRUCTURAL = {"outside-scope": 3, "malformed-flood": 3, "hop-limit": 3, "expired-backfill": 1, "wrap-flood": 1, "self-misreport": 2,
+              "forged-signature": 4, "corrupt-chain": 4, "impersonation": 4, "shard-poisoning": 4, "grant-evasion": 4}
 
 
 def ceiling(name, t):
@@ -76,8 +77,8 @@ def assess(limits, measured, claimed):
     out = {"severity": "S0", "lines": None, "evaluated": False, "silent": False, "unmetered": measured is None}
     if measured is None:
         return out
-    if claimed is None and not any(measured.values()):
-        return out
+    if not any(measured.values()) and not any((claimed or {}).values()):
+        return out  # dormant: not a finding, and not a clean window either
     out.update(evaluated=True, silent=claimed is None)
     claimed = claimed or {}
     lines, worst = [], int(C["silence"]["active"][1]) if out["silent"] else 0
@@ -140,7 +141,8 @@ def closed(st, v, now, structural=()):
                 x, start = st["limits"][n], opening(n, t)
                 new["limits"][n] = max(start, int(x * frac(C["growth"]["decay"]))) if x > start else x
     new["limits"] = {n: min(x, ceiling(n, new["tier"])) for n, x in new["limits"].items()}
-    if not sev and any(new["limits"][n] < st["limits"][n] for n in LIMITS):
+    moved = [new["limits"][n] - st["limits"][n] for n in LIMITS]
+    if not sev and min(moved) < 0 and max(moved) <= 0:  # a window that did both grew
         move["cause"] = "disuse"
     move.update(severity=s(sev), amended=new["limits"] != st["limits"] or new["tier"] != t)
     return new, move
@@ -443,3 +445,10 @@ def grant(i):
         if limits[n] > ceiling(n, t):
             raise Refuse("above-ceiling")
     return {"id": e["id"], "subject": "did:nostr:" + subject, "tier": t, "limits": limits, "scopes": scopes, "window": seconds}
+
+
+def report(i):
+    from report import judge
+
+    support, code = judge(i)
+    return {"support": support, "code": code}
