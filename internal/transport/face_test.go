@@ -106,29 +106,35 @@ func (r clientRelay) Subscribe(ctx context.Context, f nostr.Filter) (<-chan *nos
 	return out, nil
 }
 
+// relayNode is a gift-wrap carrier over real connections, with a fresh key.
+func relayNode(t *testing.T) (*transport.GiftWrap, nostr.PubKey) {
+	t.Helper()
+	key, err := nostr.GenerateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := direct(t).HTTPClient()
+	g, err := transport.NewGiftWrap(transport.GiftWrapConfig{Key: key, MaxFrame: 40000,
+		Connect: func(ctx context.Context, url string) (transport.Relay, error) {
+			c, err := gateway.Dial(ctx, url, gateway.Options{Key: &key, Client: client})
+			if err != nil {
+				return nil, err
+			}
+			return clientRelay{c}, nil
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g, key.PubKey()
+}
+
 // TestGiftWrapOverRelay runs the suite through a relay that is nobody's in
 // particular: real sockets, authentication for reading, ephemeral events.
 func TestGiftWrapOverRelay(t *testing.T) {
 	transporttest.Run(t, func(t *testing.T) transporttest.Pair {
 		url := newFace(t, nil)
-		node := func() (*transport.GiftWrap, nostr.PubKey) {
-			key, err := nostr.GenerateKey()
-			if err != nil {
-				t.Fatal(err)
-			}
-			client := direct(t).HTTPClient()
-			g, err := transport.NewGiftWrap(transport.GiftWrapConfig{Key: key, MaxFrame: 40000,
-				Connect: func(ctx context.Context, url string) (transport.Relay, error) {
-					c, err := gateway.Dial(ctx, url, gateway.Options{Key: &key, Client: client})
-					return clientRelay{c}, err
-				}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return g, key.PubKey()
-		}
-		a, ka := node()
-		b, kb := node()
+		a, ka := relayNode(t)
+		b, kb := relayNode(t)
 		at := func(url string) transport.Endpoint { return transport.Endpoint{Scheme: "giftwrap", Address: url} }
 		return transporttest.Pair{A: a, B: b, AtA: at(url), AtB: at(url), KeyA: ka, KeyB: kb,
 			Connectless: true, MaxFrame: 40000, Nowhere: at("ws://127.0.0.1:1/")}

@@ -84,7 +84,7 @@ func (s *postStream) Send(ctx context.Context, frame []byte) error {
 	req.Header.Set("User-Agent", "")
 	resp, err := s.client.Do(req)
 	if err != nil {
-		return fmt.Errorf("post frame: %w", err)
+		return fmt.Errorf("post frame: %w", reason(err))
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxProblem))

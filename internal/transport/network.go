@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -86,6 +87,18 @@ func (n *Network) HTTPClient() *http.Client {
 
 // CloseIdle closes connections that are kept for reuse.
 func (n *Network) CloseIdle() { n.http.CloseIdleConnections() }
+
+// reason cuts an error down to what the network said, where the network said
+// something: the layers above it only repeat the address.
+func reason(err error) error {
+	if op := (*net.OpError)(nil); errors.As(err, &op) {
+		return op
+	}
+	if dns := (*net.DNSError)(nil); errors.As(err, &dns) {
+		return dns
+	}
+	return err
+}
 
 // checkURL parses an endpoint's URL. plain is the scheme without TLS, which is for
 // machines on this host, onion services and others whose path is already

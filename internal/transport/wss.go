@@ -42,7 +42,7 @@ func (w *WSS) Dial(ctx context.Context, ep Endpoint, _ nostr.PubKey) (Stream, er
 		if resp != nil && resp.StatusCode != http.StatusSwitchingProtocols {
 			return nil, fmt.Errorf("dial wss: the server answers %s", resp.Status)
 		}
-		return nil, fmt.Errorf("dial wss: %w", err)
+		return nil, fmt.Errorf("dial wss: %w", reason(err))
 	}
 	if conn.Subprotocol() != Subprotocol {
 		conn.CloseNow()
