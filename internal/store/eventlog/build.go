@@ -110,12 +110,13 @@ func (b *builder) addOrder(docs ...uint32) {
 	b.write(4, p)
 }
 
-// slots builds the hash table of ids, a quarter larger than its content.
+// slots builds the hash table of ids, half full: a miss, which every insert is in every segment,
+// should end at the first slot or two.
 func (b *builder) slots() []byte {
 	if b.n == 0 {
 		return nil
 	}
-	n := len(b.ids)*5/4 + 2
+	n := len(b.ids)*2 + 2
 	t := make([]byte, n*4)
 	for d := range b.ids {
 		i := idSlot(&b.ids[d], n)
@@ -165,7 +166,7 @@ func (b *builder) finish() error {
 	}
 	slots := uint32(0)
 	if b.n > 0 {
-		slots = b.n*5/4 + 2
+		slots = b.n*2 + 2
 	}
 	f := append(make([]byte, 0, footerSize), segMagic...)
 	f = binary.LittleEndian.AppendUint32(f, FormatVersion)

@@ -2,6 +2,7 @@ package eventlog
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"sync"
 
@@ -84,10 +85,10 @@ func (h *head) segment() (*segment, error) {
 		b.addDoc(&h.docs[i])
 	}
 	b.endDocs()
-	for _, d := range to {
-		if d != ^uint32(0) {
-			b.addOrder(d)
-		}
+	arrival := slices.Clone(order)
+	slices.SortFunc(arrival, func(a, b uint32) int { return cmp.Compare(h.docs[a].lsn, h.docs[b].lsn) })
+	for _, i := range arrival {
+		b.addOrder(to[i])
 	}
 	keys := make([]term, 0, len(h.terms))
 	for t := range h.terms {
