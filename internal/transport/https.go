@@ -21,7 +21,8 @@ const maxProblem = 16 << 10
 // POST to the other node's endpoint (RULINGS § 1). 202 says that the frame was
 // taken; 4xx has a problem report as its body.
 //
-// A dialled stream only sends; an accepted one holds one frame and only receives.
+// A dialled stream only sends, and its Receive waits for its end; an accepted one
+// holds one frame, and its Send is ErrOneWay: the peer is to be dialled.
 type HTTPS struct {
 	client *http.Client
 
@@ -99,8 +100,15 @@ func (s *postStream) Send(ctx context.Context, frame []byte) error {
 	return &RefusedError{Status: resp.StatusCode, Problem: body}
 }
 
-// Receive always fails: answers come to our own endpoint.
-func (s *postStream) Receive(context.Context) ([]byte, error) { return nil, ErrOneWay }
+// Receive waits until the stream is closed: answers come to our own endpoint.
+func (s *postStream) Receive(ctx context.Context) ([]byte, error) {
+	select {
+	case <-s.closed:
+		return nil, ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
 
 func (s *postStream) Close() error {
 	s.once.Do(func() { close(s.closed) })

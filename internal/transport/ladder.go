@@ -18,12 +18,13 @@ type Rung struct {
 }
 
 // Ladder ranks the ways from the owner of ours to the owner of theirs: the
-// intersection of schemes, by descending sum of preferences, ties by scheme name
-// ascending bytewise (constants: transport.ladder_tie_break). Where one side
-// lists a scheme more than once, its best preference counts for the sum, and
-// each of the peer's endpoints of that scheme is a rung of its own, the peer's
-// best liked first, then by address. Both ends compute the same order of
-// schemes. Pure: its arguments are not changed.
+// intersection of schemes, by ascending sum of preferences (a low preference is
+// the better liked, § Discovery), ties by scheme name ascending bytewise
+// (constants: transport.ladder_rank, ladder_tie_break). Where one side lists a
+// scheme more than once, its best preference counts for the sum, and each of the
+// peer's endpoints of that scheme is a rung of its own, the peer's best liked
+// first, then by address. Both ends compute the same order of schemes. Pure: its
+// arguments are not changed.
 func Ladder(ours, theirs []Endpoint) []Rung {
 	mine, yours := best(ours), best(theirs)
 	rungs := make([]Rung, 0, len(theirs))
@@ -39,20 +40,20 @@ func Ladder(ours, theirs []Endpoint) []Rung {
 	}
 	slices.SortFunc(rungs, func(a, b Rung) int {
 		return cmp.Or(
-			cmp.Compare(b.Sum, a.Sum),
+			cmp.Compare(a.Sum, b.Sum),
 			cmp.Compare(a.Endpoint.Scheme, b.Endpoint.Scheme),
-			cmp.Compare(b.Endpoint.Preference, a.Endpoint.Preference),
+			cmp.Compare(a.Endpoint.Preference, b.Endpoint.Preference),
 			cmp.Compare(a.Endpoint.Address, b.Endpoint.Address),
 		)
 	})
 	return rungs
 }
 
-// best returns each scheme's highest preference.
+// best returns each scheme's lowest preference.
 func best(eps []Endpoint) map[string]int {
 	m := make(map[string]int, len(eps))
 	for _, e := range eps {
-		if p, seen := m[e.Scheme]; !seen || e.Preference > p {
+		if p, seen := m[e.Scheme]; !seen || e.Preference < p {
 			m[e.Scheme] = e.Preference
 		}
 	}

@@ -37,15 +37,18 @@ func TestLadder(t *testing.T) {
 		{"nothing in common", []transport.Endpoint{ep("wss", "a", 1)}, []transport.Endpoint{ep("https", "b", 1)}, "[]"},
 		{"empty", nil, nil, "[]"},
 		{"sum decides", []transport.Endpoint{ep("iroh", "a", 10), ep("wss", "a", 1)},
-			[]transport.Endpoint{ep("iroh", "b", 1), ep("wss", "b", 20)}, "[{{wss b 20} 21} {{iroh b 1} 11}]"},
+			[]transport.Endpoint{ep("iroh", "b", 1), ep("wss", "b", 20)}, "[{{iroh b 1} 11} {{wss b 20} 21}]"},
 		{"tie by name, bytewise", []transport.Endpoint{ep("wss", "a", 5), ep("iroh", "a", 5), ep("Zeta", "a", 5)},
 			[]transport.Endpoint{ep("iroh", "b", 5), ep("wss", "b", 5), ep("Zeta", "b", 5)},
 			"[{{Zeta b 5} 10} {{iroh b 5} 10} {{wss b 5} 10}]"},
 		{"several endpoints of a scheme", []transport.Endpoint{ep("wss", "a", 1), ep("wss", "a2", 9), ep("unix", "a", 3)},
-			[]transport.Endpoint{ep("wss", "b", 1), ep("unix", "b", 3), ep("wss", "b2", 2), ep("wss", "b2", 2)},
-			"[{{wss b2 2} 11} {{wss b 1} 11} {{unix b 3} 6}]"},
-		{"negative preference", []transport.Endpoint{ep("giftwrap", "a", -100), ep("wss", "a", 0)},
-			[]transport.Endpoint{ep("giftwrap", "b", 0), ep("wss", "b", 0)}, "[{{wss b 0} 0} {{giftwrap b 0} -100}]"},
+			[]transport.Endpoint{ep("wss", "b", 2), ep("unix", "b", 3), ep("wss", "b2", 1), ep("wss", "b2", 1)},
+			"[{{wss b2 1} 2} {{wss b 2} 2} {{unix b 3} 6}]"},
+		{"as the descriptor's example has it", []transport.Endpoint{ep("iroh", "a", 10), ep("libp2p", "a", 20), ep("wss", "a", 40)},
+			[]transport.Endpoint{ep("wss", "b", 40), ep("libp2p", "b", 20), ep("iroh", "b", 10)},
+			"[{{iroh b 10} 20} {{libp2p b 20} 40} {{wss b 40} 80}]"},
+		{"negative preference", []transport.Endpoint{ep("wss", "a", -100), ep("giftwrap", "a", 0)},
+			[]transport.Endpoint{ep("giftwrap", "b", 0), ep("wss", "b", 0)}, "[{{wss b 0} -100} {{giftwrap b 0} 0}]"},
 	} {
 		if got := fmt.Sprint(transport.Ladder(c.ours, c.theirs)); got != c.want {
 			t.Errorf("%s: %s, wanted %s", c.name, got, c.want)
@@ -75,7 +78,7 @@ func TestLadderAgrees(t *testing.T) {
 }
 
 func TestRemembered(t *testing.T) {
-	rungs := transport.Ladder([]transport.Endpoint{ep("a", "", 3), ep("b", "", 2), ep("c", "", 1)},
+	rungs := transport.Ladder([]transport.Endpoint{ep("a", "", 1), ep("b", "", 2), ep("c", "", 3)},
 		[]transport.Endpoint{ep("a", "x", 0), ep("b", "y", 0), ep("c", "z", 0)})
 	for _, c := range []struct {
 		last transport.Endpoint
@@ -150,7 +153,7 @@ func TestLadderRungsCut(t *testing.T) {
 	gb, kb := wrapNode(t, e, nil)
 	mem, wa, wb := transport.NewMemory("memory"), transport.NewWSS(direct(t)), transport.NewWSS(direct(t))
 	dir := t.TempDir()
-	theirs := []transport.Endpoint{ep("memory", "b", 40), ep("unix", dir+"/b", 30), ep("wss", serve(t, "ws", wb), 20), ep("giftwrap", etherEndpoint.Address, 1)}
+	theirs := []transport.Endpoint{ep("memory", "b", 10), ep("unix", dir+"/b", 20), ep("wss", serve(t, "ws", wb), 30), ep("giftwrap", etherEndpoint.Address, 90)}
 	ours := []transport.Endpoint{ep("memory", "a", 0), ep("unix", "", 0), ep("wss", "", 0), ep("giftwrap", etherEndpoint.Address, 0)}
 	dialers := map[string]transport.Transport{"memory": mem, "unix": transport.Unix{}, "wss": wa, "giftwrap": g}
 	at := map[string]transport.Transport{"memory": mem, "unix": transport.Unix{}, "wss": wb, "giftwrap": gb}

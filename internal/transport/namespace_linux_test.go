@@ -109,9 +109,9 @@ func TestLadderNamespace(t *testing.T) {
 	ga, _ := relayNode(t)
 	gb, kb := relayNode(t)
 	theirs := []transport.Endpoint{
-		ep("alpha", serveOn(t, "ws", "10.9.0.1:0", first), 30),
+		ep("alpha", serveOn(t, "ws", "10.9.0.1:0", first), 10),
 		ep("wss", serveOn(t, "ws", "10.9.0.2:0", wb), 20),
-		ep("giftwrap", serveOn(t, "ws", "10.9.0.3:0", r), 1),
+		ep("giftwrap", serveOn(t, "ws", "10.9.0.3:0", r), 90),
 	}
 	ours := []transport.Endpoint{ep("alpha", "", 0), ep("wss", "", 0), ep("giftwrap", "", 0)}
 	dialers := map[string]transport.Transport{"alpha": second, "wss": wa, "giftwrap": ga}

@@ -34,7 +34,7 @@ const ContentType = "application/didcomm-encrypted+json"
 type Endpoint struct {
 	Scheme     string // "wss", "https", "unix", "giftwrap", "memory", …
 	Address    string // what Dial and Listen of that scheme understand: a URL, a path, a name
-	Preference int    // higher is liked better; the ladder adds both sides' numbers
+	Preference int    // lower is liked better; the ladder adds both sides' numbers
 }
 
 // Errors that a caller tells apart.
@@ -46,8 +46,9 @@ var (
 	// ErrOrdinaryRelay says that a WebSocket face does not echo the subprotocol:
 	// it is a relay and no more; gift wrap may still reach the peer through it.
 	ErrOrdinaryRelay = errors.New("transport: the face does not speak " + Subprotocol + ": an ordinary relay")
-	// ErrOneWay is returned by Receive on a carrier that only sends, such as an https POST.
-	ErrOneWay = errors.New("transport: this carrier only sends")
+	// ErrOneWay is returned by Send on a stream that only receives, such as an
+	// accepted https POST: dial the peer to answer.
+	ErrOneWay = errors.New("transport: nothing can be sent back on this stream")
 )
 
 // Transport is one carrier. Its methods are safe for use by several goroutines.

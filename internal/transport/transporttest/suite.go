@@ -327,7 +327,7 @@ func closedHere(t *testing.T, b *bench) {
 	if err := a.out.Send(b.ctx, []byte(`{"x":1}`)); !errors.Is(err, transport.ErrClosed) {
 		t.Errorf("send after Close: %v, wanted ErrClosed", err)
 	}
-	if _, err := a.out.Receive(b.ctx); !errors.Is(err, transport.ErrClosed) && !b.OneWay {
+	if _, err := a.out.Receive(b.ctx); !errors.Is(err, transport.ErrClosed) {
 		t.Errorf("receive after Close: %v, wanted ErrClosed", err)
 	}
 }
