@@ -53,59 +53,6 @@ func TestRelayWithoutFleet(t *testing.T) {
 	}
 }
 
-// clientRelay shows a relay client as the Relay that gift wraps need.
-type clientRelay struct{ c *gateway.Conn }
-
-func (r clientRelay) Close() error { return r.c.Close() }
-
-func (r clientRelay) Publish(ctx context.Context, e *nostr.Event) error {
-	a, err := r.c.Publish(ctx, e)
-	if err == nil && !a.OK {
-		err = errors.New(a.Reason)
-	}
-	return err
-}
-
-func (r clientRelay) Subscribe(ctx context.Context, f nostr.Filter) (<-chan *nostr.Event, error) {
-	s, err := r.c.Subscribe(ctx, f)
-	if err != nil {
-		return nil, err
-	}
-	var stored []*nostr.Event
-	for {
-		d, err := s.Next(ctx)
-		if err != nil {
-			s.Close()
-			return nil, err
-		}
-		if d.EOSE {
-			break
-		}
-		stored = append(stored, d.Event)
-	}
-	out := make(chan *nostr.Event)
-	go func() {
-		defer close(out)
-		defer s.Close()
-		for {
-			var e *nostr.Event
-			if len(stored) > 0 {
-				e, stored = stored[0], stored[1:]
-			} else if d, err := s.Next(ctx); err != nil {
-				return
-			} else if e = d.Event; e == nil {
-				continue
-			}
-			select {
-			case out <- e:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	return out, nil
-}
-
 // relayNode is a gift-wrap carrier over real connections, with a fresh key.
 func relayNode(t *testing.T) (*transport.GiftWrap, nostr.PubKey) {
 	t.Helper()
@@ -116,11 +63,7 @@ func relayNode(t *testing.T) (*transport.GiftWrap, nostr.PubKey) {
 	client := direct(t).HTTPClient()
 	g, err := transport.NewGiftWrap(transport.GiftWrapConfig{Key: key, MaxFrame: 40000,
 		Connect: func(ctx context.Context, url string) (transport.Relay, error) {
-			c, err := gateway.Dial(ctx, url, gateway.Options{Key: &key, Client: client})
-			if err != nil {
-				return nil, err
-			}
-			return clientRelay{c}, nil
+			return gateway.OpenMailbox(ctx, url, gateway.Options{Key: &key, Client: client})
 		}})
 	if err != nil {
 		t.Fatal(err)
