@@ -142,12 +142,16 @@ func sqrN(z, x *fe, n int) {
 	}
 }
 
-// mulGo multiplies row by row: row i adds x·y[i]·B^i. Before row i the sum in
+func mulGo(z, x, y *fe) {
+	z[0], z[1], z[2], z[3] = fold(product((*[4]uint64)(x), (*[4]uint64)(y)))
+}
+
+// product returns x·y, row by row: row i adds x·y[i]·B^i. Before row i the sum in
 // r0…r(i+3) is at most (B^4 - 1)(B^i - 1), so after it at most
 // (B^4 - 1)(B^(i+1) - 1) < B^(i+5): limb i+4 takes the last carries of both
 // chains, of the low and of the high halves, without overflowing.
-func mulGo(z, x, y *fe) {
-	var r0, r1, r2, r3, r4, r5, r6, r7, c uint64
+func product(x, y *[4]uint64) (r0, r1, r2, r3, r4, r5, r6, r7 uint64) {
+	var c uint64
 	x0, x1, x2, x3 := x[0], x[1], x[2], x[3]
 
 	v := y[0]
@@ -206,22 +210,27 @@ func mulGo(z, x, y *fe) {
 	r6, c = bits.Add64(r6, h2, c)
 	r7 += c
 
-	fold(z, r0, r1, r2, r3, r4, r5, r6, r7)
+	return r0, r1, r2, r3, r4, r5, r6, r7
 }
 
-// sqrGo squares: twice the products of unlike limbs (limbs 1 to 6), then the
+func sqrGo(z, x *fe) {
+	z[0], z[1], z[2], z[3] = fold(square((*[4]uint64)(x)))
+}
+
+// square returns x²: twice the products of unlike limbs (limbs 1 to 6), then the
 // four squares. The products of unlike limbs sum to less than B^8 / 2, so
 // doubling them fits r1…r7, and the whole is x² < B^8.
-func sqrGo(z, x *fe) {
-	var r1, r2, r3, r4, r5, r6, r7, c uint64
+func square(x *[4]uint64) (r0, r1, r2, r3, r4, r5, r6, r7 uint64) {
+	var c uint64
 	x0, x1, x2, x3 := x[0], x[1], x[2], x[3]
 
 	// x0·(x1, x2, x3) fills limbs 1 to 4; x1·x3 and x2·x3 stand at 4 and 5.
-	h1, r1 := bits.Mul64(x0, x1)
+	h1, l1 := bits.Mul64(x0, x1)
 	h2, l2 := bits.Mul64(x0, x2)
 	h3, l3 := bits.Mul64(x0, x3)
 	h4, l4 := bits.Mul64(x1, x3)
 	h5, l5 := bits.Mul64(x2, x3)
+	r1 = l1
 	r2, c = bits.Add64(l2, h1, 0)
 	r3, c = bits.Add64(l3, h2, c)
 	r4, c = bits.Add64(l4, h3, c)
@@ -241,10 +250,11 @@ func sqrGo(z, x *fe) {
 	r2 = r2<<1 | r1>>63
 	r1 <<= 1
 
-	q0, r0 := bits.Mul64(x0, x0)
+	q0, l0 := bits.Mul64(x0, x0)
 	q1, s1 := bits.Mul64(x1, x1)
 	q2, s2 := bits.Mul64(x2, x2)
 	q3, s3 := bits.Mul64(x3, x3)
+	r0 = l0
 	r1, c = bits.Add64(r1, q0, 0)
 	r2, c = bits.Add64(r2, s1, c)
 	r3, c = bits.Add64(r3, q1, c)
@@ -253,15 +263,15 @@ func sqrGo(z, x *fe) {
 	r6, c = bits.Add64(r6, s3, c)
 	r7 = r7 + q3 + c
 
-	fold(z, r0, r1, r2, r3, r4, r5, r6, r7)
+	return r0, r1, r2, r3, r4, r5, r6, r7
 }
 
-// fold reduces eight limbs to a weakly reduced z. The upper four, times foldC,
+// fold reduces eight limbs to a weakly reduced element. The upper four, times foldC,
 // join the lower four: at most (2^256 - 1)(foldC + 1), so the limb t above is
 // at most foldC. t·foldC < 2^67 joins the lowest limbs; if that carries out of
 // the fourth, what is left is below 2^67, so its second limb is below 8 and
 // adding foldC for the carry ends there.
-func fold(z *fe, r0, r1, r2, r3, r4, r5, r6, r7 uint64) {
+func fold(r0, r1, r2, r3, r4, r5, r6, r7 uint64) (z0, z1, z2, z3 uint64) {
 	var c uint64
 	h0, l0 := bits.Mul64(r4, foldC)
 	h1, l1 := bits.Mul64(r5, foldC)
@@ -282,5 +292,5 @@ func fold(z *fe, r0, r1, r2, r3, r4, r5, r6, r7 uint64) {
 	r2, c = bits.Add64(r2, 0, c)
 	r3, c = bits.Add64(r3, 0, c)
 	r0, c = bits.Add64(r0, foldC&-c, 0)
-	z[0], z[1], z[2], z[3] = r0, r1+c, r2, r3
+	return r0, r1 + c, r2, r3
 }

@@ -59,7 +59,7 @@ func (l *ladder) recode(k *half128, width uint, table []entry, byLambda bool) {
 	}
 	top := width - 1
 	last := uint(len(table))>>((top-1)&63) - 1 // tooth
-	pos := uint(0)
+	pos, n := uint(0), l.n
 	for lo|hi != 0 {
 		if lo == 0 {
 			lo, hi = hi, 0
@@ -79,21 +79,18 @@ func (l *ladder) recode(k *half128, width uint, table []entry, byLambda bool) {
 		hi += carry
 
 		tooth := min(pos/toothBits, last)
-		l.push(pos-tooth*toothBits, &table[tooth<<((top-1)&63)|uint(size)], byLambda, sign^minus)
+		e := &table[tooth<<((top-1)&63)|uint(size)]
+		n++
+		at := &l.list[n]
+		at.x, at.y, at.neg = &e.x, &e.y, sign^minus
+		if byLambda {
+			at.x = &e.bx
+		}
+		head := &l.head[pos-tooth*toothBits]
+		at.next, *head = *head, uint8(n)
 		pos += width
 	}
-}
-
-// push adds an entry, or lambda times it, at a position.
-func (l *ladder) push(pos uint, e *entry, byLambda bool, neg uint64) {
-	l.n++
-	a := &l.list[l.n]
-	a.x, a.y, a.neg = &e.x, &e.y, neg
-	if byLambda {
-		a.x = &e.bx
-	}
-	a.next = l.head[pos]
-	l.head[pos] = uint8(l.n)
+	l.n = n
 }
 
 // sum returns the sum of all addends, exactly.

@@ -65,28 +65,12 @@ func negScalar(z, x *scalar) {
 	z[3], _ = bits.Sub64(order[3], x[3], b)
 }
 
-// wideProduct returns x·y.
-func wideProduct(x, y *[4]uint64) (r [8]uint64) {
-	for i, v := range y {
-		var carry uint64
-		for j, u := range x {
-			hi, lo := bits.Mul64(u, v) // hi·B + lo + two limbs < B²
-			var c uint64
-			lo, c = bits.Add64(lo, r[i+j], 0)
-			hi += c
-			lo, c = bits.Add64(lo, carry, 0)
-			r[i+j], carry = lo, hi+c
-		}
-		r[i+4] = carry
-	}
-	return r
-}
-
 // mulScalar: z = x·y. Folding the upper limbs by 2^256 mod n < 2^129 leaves
 // 512 -> 386 -> 260 bits; the third fold's limb is below 16, so what it leaves is
 // below 2^256 + 2^133, and after one carry's worth below 2^134.
 func mulScalar(z, x, y *scalar) {
-	r := wideProduct((*[4]uint64)(x), (*[4]uint64)(y))
+	var r [8]uint64
+	r[0], r[1], r[2], r[3], r[4], r[5], r[6], r[7] = product((*[4]uint64)(x), (*[4]uint64)(y))
 	r = foldOrder(r)
 	r = foldOrder(r)
 	r = foldOrder(r)
@@ -155,9 +139,9 @@ func split(k *scalar) (k1, k2 half128) {
 // roundShift384 returns k·m / 2^384, rounded to the nearest. It fits two limbs:
 // k·m < 0.9·2^512.
 func roundShift384(k *scalar, m *[4]uint64) [2]uint64 {
-	r := wideProduct((*[4]uint64)(k), m)
-	lo, c := bits.Add64(r[6], r[5]>>63, 0)
-	return [2]uint64{lo, r[7] + c}
+	_, _, _, _, _, r5, r6, r7 := product((*[4]uint64)(k), m)
+	lo, c := bits.Add64(r6, r5>>63, 0)
+	return [2]uint64{lo, r7 + c}
 }
 
 // low192 returns x·y mod 2^192.
