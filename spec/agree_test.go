@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/json"
+	"io/fs"
 	"slices"
 	"strings"
 	"testing"
@@ -208,6 +209,54 @@ func TestReadersAgreeWithTheSamples(t *testing.T) {
 		if err, ok := reads(&s); ok && err == nil && !slices.Contains(laxer, s.Name) {
 			t.Errorf("%s does not fit its schema and its reader takes it: %s", s.Name, s.Fails)
 		}
+	}
+}
+
+// Events that the vectors of other layers accept fit their schemas.
+func TestVectorsOfOtherLayersFit(t *testing.T) {
+	seen := 0
+	err := fs.WalkDir(spec.Vectors, "vectors", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(name, ".json") {
+			return err
+		}
+		text, err := fs.ReadFile(spec.Vectors, name)
+		if err != nil {
+			return err
+		}
+		var v struct {
+			Refuse string
+			Input  json.RawMessage
+		}
+		var in struct{ Event, Envelope, Descriptor json.RawMessage }
+		if err := json.Unmarshal(text, &v); err != nil {
+			return err
+		}
+		if v.Refuse != "" || json.Unmarshal(v.Input, &in) != nil {
+			return nil
+		}
+		if in.Envelope != nil {
+			seen++
+			if err := spec.ValidateObject("delivery-envelope", in.Envelope); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		for _, event := range []json.RawMessage{in.Event, in.Descriptor} {
+			var e struct{ Kind nostr.Kind }
+			if event == nil || json.Unmarshal(event, &e) != nil {
+				continue
+			}
+			seen++
+			if err := spec.ValidateEvent(e.Kind, event); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if seen == 0 {
+		t.Error("no vector holds an event")
 	}
 }
 
