@@ -46,7 +46,8 @@ type conn struct {
 	mu       sync.Mutex
 	room     sync.Cond // on mu: something was written or answered, or the connection ends
 	queue    []outItem
-	owed     int // octets queued, in writing, or held for after an EOSE
+	owed     int // octets queued or in writing
+	kept     int // octets held for after an EOSE; they do not leave until its query ends
 	closing  bool
 	discard  bool
 	code     ws.StatusCode
@@ -202,9 +203,14 @@ func (c *conn) dropAll() {
 	}
 }
 
-func (c *conn) onPing(p []byte) { c.push(outItem{op: ws.OpPong, head: append([]byte(nil), p...)}) }
-func (c *conn) onPong()         {}
-func (c *conn) onSilence()      { c.push(outItem{op: ws.OpPing}) }
+// onPing answers, unless the client is over its bytes: then it may wait for an answer in vain.
+func (c *conn) onPing(p []byte) {
+	if c.takeBytes(len(p)+6) == nil {
+		c.push(outItem{op: ws.OpPong, head: append([]byte(nil), p...)})
+	}
+}
+func (c *conn) onPong()    {}
+func (c *conn) onSilence() { c.push(outItem{op: ws.OpPing}) }
 
 // patience sets the read deadline unless the connection is ending: then the writer sets it.
 func (c *conn) patience(deadline time.Time) bool {

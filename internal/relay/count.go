@@ -20,10 +20,11 @@ func (c *conn) onCount(m *nostr.CountMessage) {
 		return
 	}
 	c.run(&c.queries, func() {
-		if c.ctx.Err() != nil {
+		if !c.r.begin(c.ctx) {
 			return
 		}
 		msg, err := c.count(m)
+		c.r.rest()
 		switch {
 		case err == nil:
 			c.send(msg)

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 
+	"fleetmesh.org/fleetmesh/internal/store"
 	"fleetmesh.org/fleetmesh/nostr"
 )
 
@@ -29,9 +30,14 @@ type registration struct {
 
 // watch is one filter of a registration, without the condition by which it is found.
 type watch struct {
-	reg *registration
-	f   nostr.Filter
-	any bool // nothing is left to check
+	reg   *registration
+	f     nostr.Filter
+	words store.Terms // of the filter's search
+	any   bool        // nothing is left to check
+}
+
+func (w *watch) matches(e *nostr.Event) bool {
+	return w.any || w.f.Matches(e) && w.words.Match(e)
 }
 
 type authorKind struct {
@@ -103,7 +109,7 @@ func register(to listener, filters []nostr.Filter) *registration {
 // plan chooses the anchor of a filter: ids, else the shorter of the authors and the shortest tag
 // list, else kinds.
 func plan(reg *registration, f nostr.Filter, out []entry) []entry {
-	w := &watch{reg: reg, f: f}
+	w := &watch{reg: reg, f: f, words: store.ParseSearch(f.Search)}
 	tag := -1
 	for i := range f.Tags {
 		if tag < 0 || len(f.Tags[i].Values) < len(f.Tags[tag].Values) {
@@ -143,7 +149,7 @@ func plan(reg *registration, f nostr.Filter, out []entry) []entry {
 	default:
 		out = append(out, entry{w: w, by: byNothing})
 	}
-	w.any = w.f.Authors == nil && w.f.Kinds == nil && len(w.f.Tags) == 0 && w.f.Since == nil && w.f.Until == nil
+	w.any = w.f.Authors == nil && w.f.Kinds == nil && len(w.f.Tags) == 0 && w.f.Since == nil && w.f.Until == nil && len(w.words) == 0
 	return out
 }
 
@@ -227,7 +233,7 @@ func (x *index) match(p *parcel, number uint64) {
 	defer x.mu.RUnlock()
 	visit := func(list []*watch) {
 		for _, w := range list {
-			if w.reg.mark != number && (w.any || w.f.Matches(e)) {
+			if w.reg.mark != number && w.matches(e) {
 				w.reg.mark = number
 				w.reg.to.deliver(p)
 			}

@@ -1,6 +1,9 @@
 package relay
 
-import "sync"
+import (
+	"context"
+	"sync"
+)
 
 // laneDepth is how many queries of one connection may wait; above it the connection is not read.
 const laneDepth = 1024
@@ -60,3 +63,17 @@ func (l *lane) wait(mu *sync.Mutex) {
 	mu.Unlock()
 	<-ch
 }
+
+// begin waits for a slot to query the store in. Without a bound, a crowd of queries would leave the
+// pipeline too little of the processors. It returns false when ctx ends.
+func (r *Relay) begin(ctx context.Context) bool {
+	select {
+	case r.slots <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// rest gives the slot back.
+func (r *Relay) rest() { <-r.slots }

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"cmp"
+	"runtime"
 	"time"
 
 	"fleetmesh.org/fleetmesh/internal/policy"
@@ -31,6 +32,7 @@ type Limits struct {
 
 	MaxOutboundBytes int // owed to one connection, above which it is shed (default 8 MiB)
 	StreamWindow     int // owed to one connection, above which its queries pause (default 256 KiB)
+	MaxQueries       int // of all connections that work at one time; the others wait (default twice the processors, at least 4)
 	MaxInFlight      int // events of one connection that wait for their OK, above which it is not read (default 256)
 	MaxPendingBytes  int // octets of events of all connections on their way to the store (default 64 MiB)
 
@@ -77,6 +79,7 @@ func (l *Limits) fill() {
 	rate(&l.BytesPerSecond, &l.BytesBurst, 2<<20)
 	def(&l.MaxOutboundBytes, 8<<20)
 	def(&l.StreamWindow, min(256<<10, l.MaxOutboundBytes/2))
+	def(&l.MaxQueries, max(4, 2*runtime.GOMAXPROCS(0)))
 	def(&l.MaxInFlight, 256)
 	def(&l.MaxPendingBytes, 64<<20)
 	def(&l.MaxNegSessions, 16)

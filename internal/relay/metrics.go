@@ -121,7 +121,7 @@ func (r *Relay) Metrics() Snapshot {
 	return s
 }
 
-// Owed is the number of octets that are queued for all connections at present.
+// Owed is the number of octets that are queued or held for all connections at present.
 func (r *Relay) Owed() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -129,7 +129,7 @@ func (r *Relay) Owed() int {
 	for p := range r.conns {
 		if c, ok := p.(*conn); ok {
 			c.mu.Lock()
-			n += c.owed
+			n += c.owed + c.kept
 			c.mu.Unlock()
 		}
 	}

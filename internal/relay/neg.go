@@ -85,10 +85,11 @@ func (c *conn) dropNeg(id string) {
 // open freezes the set. It returns false if the session is over.
 func (n *negSession) open(f nostr.Filter) bool {
 	c := n.c
-	if c.ctx.Err() != nil {
+	if !c.r.begin(c.ctx) {
 		return false
 	}
 	set, release, err := c.r.cfg.Store.Set(c.ctx, []nostr.Filter{f}, c.r.gate.View(c.readers()), c.r.now().Unix())
+	c.r.rest()
 	if err != nil {
 		c.r.log.Error("freeze a set", "err", err)
 		n.fail(policy.Reject(policy.Error, "the set could not be made"))
@@ -112,6 +113,10 @@ func (n *negSession) open(f nostr.Filter) bool {
 
 // reconcile answers one message.
 func (n *negSession) reconcile(msg []byte) {
+	if !n.c.r.begin(n.c.ctx) {
+		return
+	}
+	defer n.c.r.rest()
 	n.mu.Lock()
 	if n.server == nil {
 		n.mu.Unlock()

@@ -49,8 +49,8 @@ func (c *conn) enqueue(i outItem) bool {
 		return false
 	}
 	n := i.size()
-	if c.owed+n > c.r.lim.MaxOutboundBytes {
-		c.shed(c.owed + n)
+	if c.owed+c.kept+n > c.r.lim.MaxOutboundBytes {
+		c.shed(c.owed + c.kept + n)
 		return false
 	}
 	c.owed += n

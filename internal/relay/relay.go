@@ -75,6 +75,7 @@ type Relay struct {
 	flight  flight
 	batches atomic.Uint64 // numbers the batches that were handed to the store
 	pending *semaphore.Weighted
+	slots   chan struct{} // one for each query at work
 
 	incoming chan *offer   // to the verifier
 	checked  chan []*offer // to the store
@@ -127,6 +128,7 @@ func New(cfg Config) (*Relay, error) {
 		requests: policy.NewLimiter(cfg.Limits.requestRate()),
 		bytes:    policy.NewLimiter(cfg.Limits.byteRate()),
 		pending:  semaphore.NewWeighted(int64(cfg.Limits.MaxPendingBytes)),
+		slots:    make(chan struct{}, max(1, cfg.Limits.MaxQueries)),
 		incoming: make(chan *offer, 1024),
 		checked:  make(chan []*offer, 1),
 		fan:      make(chan fanBatch, 4),

@@ -3,6 +3,7 @@ package relay_test
 import (
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -321,4 +322,103 @@ func TestSubprotocol(t *testing.T) {
 	c.AwaitClose()
 	nostrOnly := relaytest.Start(t, memory(t))
 	relaytest.Dial(t, nostrOnly.Addr, "/", "Sec-WebSocket-Protocol: didcomm/v2").Alive()
+}
+
+// TestLiveSearch delivers to a search only what the search finds (NIP-50).
+func TestLiveSearch(t *testing.T) {
+	c := relaytest.Start(t, memory(t)).Dial(t)
+	c.Req("s", `{"search":"apple language:en"}`)
+	for _, s := range []string{"an apple", "a pear", "Apple!"} {
+		c.MustPublish(relaytest.Event(relaytest.A, relaytest.T0, 1, nil, s))
+	}
+	var live []string
+	for _, m := range c.Settle() {
+		live = append(live, m[2].(map[string]any)["content"].(string))
+	}
+	if !slices.Equal(live, []string{"an apple", "Apple!"}) {
+		t.Errorf("live: %q", live)
+	}
+	off := relaytest.Start(t, memory(t), func(c *relay.Config) { c.Off.Search = true }).Dial(t)
+	if a := off.Req("s", `{"search":"apple"}`); !strings.HasPrefix(a.Closed, "unsupported: ") {
+		t.Errorf("switched off: %+v", a)
+	}
+}
+
+// TestStalledQueriesLeaveTheirSlots lets more clients stall than there are slots for queries; the others
+// are answered all the same, and the stalled ones when they read again.
+func TestStalledQueriesLeaveTheirSlots(t *testing.T) {
+	r := relaytest.Start(t, memory(t), func(c *relay.Config) {
+		c.Limits.MaxQueries, c.Limits.StreamWindow, c.Limits.MaxLimit = 1, 2000, 1<<30
+	})
+	text := strings.Repeat("x", 50_000)
+	var big []*nostr.Event
+	for i := range 200 {
+		big = append(big, relaytest.Event(relaytest.A, relaytest.T0+int64(i), 1, nil, text))
+	}
+	publish(t, r, big...)
+	var stalled []*relaytest.Client
+	for range 4 {
+		c := r.Dial(t)
+		c.Alive()
+		c.Send(`["REQ","all",{"kinds":[1],"limit":1000}]`)
+		stalled = append(stalled, c)
+	}
+	c := r.Dial(t)
+	for range 10 {
+		c.Alive()
+	}
+	_ = stalled[0].Conn.Close()
+	for _, s := range stalled[1:] {
+		if a := s.AwaitAnswer("all"); len(a.Events) != len(big) {
+			t.Errorf("a client that had stalled got %d events, want %d", len(a.Events), len(big))
+		}
+	}
+	c.Alive()
+}
+
+// TestHeldEventsDoNotBlockTheirQuery streams stored events while more live ones than fit the window arrive.
+func TestHeldEventsDoNotBlockTheirQuery(t *testing.T) {
+	gate := make(chan struct{})
+	s := &slow{Store: memory(t), gate: gate}
+	r := relaytest.Start(t, s, func(c *relay.Config) { c.Limits.StreamWindow = 1000 })
+	publish(t, r, notes(10, 1)...)
+	c := r.Dial(t)
+	c.Send(`["REQ","s",{"kinds":[1]}]`)
+	<-gate // the query has begun
+	publish(t, r, notes(60, 1)[10:]...)
+	r.Dial(t).Settle() // the live events are dealt out, and held
+	close(gate)
+	a := c.AwaitAnswer("s")
+	live := 0
+	for _, m := range c.Settle() {
+		if m.Label() == "EVENT" {
+			live++
+		}
+	}
+	if !a.EOSE || len(a.Events)+live != 60 {
+		t.Errorf("%d stored and %d live, want 60 in all", len(a.Events), live)
+	}
+}
+
+// slow is a store whose first query of kind 1 says that it has begun, and waits.
+type slow struct {
+	store.Store
+	gate chan struct{}
+	once sync.Once
+}
+
+func (s *slow) Query(ctx context.Context, f []nostr.Filter, v store.View, limit int, now int64) iter.Seq2[*nostr.Event, error] {
+	answer := s.Store.Query(ctx, f, v, limit, now)
+	return func(yield func(*nostr.Event, error) bool) {
+		first := len(f[0].Kinds) == 1 && f[0].Kinds[0] == 1
+		answer(func(e *nostr.Event, err error) bool {
+			if first {
+				s.once.Do(func() {
+					s.gate <- struct{}{}
+					<-s.gate
+				})
+			}
+			return yield(e, err)
+		})
+	}
 }

@@ -100,7 +100,7 @@ func (s *sub) kill() {
 	s.dead = true
 	s.cancel()
 	for i := range s.held {
-		s.c.owed -= s.cost(s.held[i].text)
+		s.c.kept -= s.cost(s.held[i].text)
 	}
 	s.held, s.sent = nil, nil
 }
@@ -134,11 +134,11 @@ func (s *sub) deliver(p *parcel) {
 		return
 	}
 	n := s.cost(p.text)
-	if c.owed+n > c.r.lim.MaxOutboundBytes {
-		c.shed(c.owed + n)
+	if c.owed+c.kept+n > c.r.lim.MaxOutboundBytes {
+		c.shed(c.owed + c.kept + n)
 		return
 	}
-	c.owed += n
+	c.kept += n
 	s.held = append(s.held, *p)
 }
 
@@ -148,7 +148,11 @@ func (s *sub) query() {
 		return
 	}
 	c := s.c
+	if !c.r.begin(s.ctx) {
+		return
+	}
 	hints, err := s.stream()
+	c.r.rest()
 	switch {
 	case err != nil && s.ctx.Err() == nil:
 		c.r.log.Error("answer a query", "err", err)
@@ -175,7 +179,7 @@ func (s *sub) settle(hints []string) {
 	s.held, s.streaming = nil, false
 	s.sentUpTo = c.r.batches.Load()
 	for i := range held {
-		c.owed -= s.cost(held[i].text)
+		c.kept -= s.cost(held[i].text)
 	}
 	for i := range held {
 		if !held[i].event.ExpiredAt(now) {
@@ -189,16 +193,16 @@ func (s *sub) settle(hints []string) {
 func (s *sub) emit(e *nostr.Event) bool {
 	c := s.c
 	flying := c.r.flight.has(e.ID)
+	if !s.await() {
+		return false
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for !s.dead && !c.closing && c.owed > c.r.lim.StreamWindow {
-		c.room.Wait()
-	}
 	if s.dead || c.closing {
 		return false
 	}
 	if i := slices.IndexFunc(s.held, func(h parcel) bool { return h.event.ID == e.ID }); i >= 0 {
-		c.owed -= s.cost(s.held[i].text)
+		c.kept -= s.cost(s.held[i].text)
 		s.held = slices.Delete(s.held, i, i+1)
 	} else if flying {
 		if s.sent == nil {
@@ -207,4 +211,29 @@ func (s *sub) emit(e *nostr.Event) bool {
 		s.sent[e.ID] = struct{}{}
 	}
 	return c.pushLocked(outItem{head: s.head, body: e.JSON()})
+}
+
+// await waits until the client has taken enough of what it is owed. A query that waits takes up no slot.
+func (s *sub) await() bool {
+	c := s.c
+	c.mu.Lock()
+	if c.owed <= c.r.lim.StreamWindow {
+		c.mu.Unlock()
+		return true
+	}
+	c.mu.Unlock()
+	c.r.rest()
+	c.mu.Lock()
+	for !s.dead && !c.closing && c.owed > c.r.lim.StreamWindow/2 {
+		c.room.Wait()
+	}
+	c.mu.Unlock()
+	// The slot is taken back even if the subscription is over: whoever took it gives it back.
+	return c.r.begin(s.ctx) || s.lost()
+}
+
+// lost takes the slot that the query will give back, and says that there is no more need.
+func (s *sub) lost() bool {
+	s.c.r.slots <- struct{}{}
+	return false
 }
