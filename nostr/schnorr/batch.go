@@ -78,9 +78,9 @@ type batch struct {
 	owners []owner
 	sumS   scalar // sum of a·s
 
-	pairs []pair
-	dx    []fe
-	pre   []fe
+	pairs  []pair
+	dx     [maxPairs]fe // of each pair, q.x - p.x
+	before [maxPairs]fe // the product of those before it
 }
 
 // owner is an author in the equation.
@@ -317,28 +317,43 @@ func (b *batch) pair() {
 	}
 }
 
-// addPairs appends the pairs' sums to pool, with one inversion for all. It
-// says whether it could: not if the two of a pair have the same x.
+// addPairs appends the pairs' sums to pool. It says whether it could: not if the
+// two of a pair have the same x.
 func (b *batch) addPairs() bool {
-	n := len(b.pairs)
-	b.dx, b.pre = sized(b.dx, n), sized(b.pre, n)
+	for rest := b.pairs; len(rest) > 0; {
+		n := min(maxPairs, len(rest))
+		if !b.addSome(rest[:n]) {
+			return false
+		}
+		rest = rest[n:]
+	}
+	return true
+}
+
+// maxPairs is how many sums share one inversion: enough for its part to be
+// small, few enough for what lies between its two passes to stay in a near cache.
+const maxPairs = 512
+
+// addSome is addPairs for at most maxPairs.
+func (b *batch) addSome(pairs []pair) bool {
 	acc := feOne
-	for i, pr := range b.pairs {
-		sub(&b.dx[i], &b.pool[pr.q>>1].x, &b.pool[pr.p>>1].x)
-		b.pre[i] = acc
-		mul(&acc, &acc, &b.dx[i])
+	for i, pr := range pairs {
+		dx := &b.dx[i]
+		sub(dx, &b.pool[pr.q>>1].x, &b.pool[pr.p>>1].x)
+		b.before[i] = acc
+		mul(&acc, &acc, dx)
 	}
 	if acc.isZero() {
 		return false
 	}
 	inverse(&acc, &acc)
 	base := len(b.pool)
-	b.pool = b.pool[:base+n] // sort left room
-	for i := n - 1; i >= 0; i-- {
+	b.pool = b.pool[:base+len(pairs)] // sort left room
+	for i := len(pairs) - 1; i >= 0; i-- {
 		var inv fe
-		mul(&inv, &acc, &b.pre[i])
+		mul(&inv, &acc, &b.before[i])
 		mul(&acc, &acc, &b.dx[i])
-		pr := b.pairs[i]
+		pr := pairs[i]
 		b.pool[base+i].addAffine(&b.pool[pr.p>>1], &b.pool[pr.q>>1], &inv, -uint64((pr.p^pr.q)&1))
 	}
 	return true
