@@ -25,7 +25,10 @@ func TestLedgerAgreesWithTheIndependentChecker(t *testing.T) {
 		}
 		t.Skip("python3 is not installed: the independent checker is not run")
 	}
-	const each = 1500
+	each := 1500
+	if testing.Short() {
+		each = 150
+	}
 	draw := dice{rand.New(rand.NewPCG(1, 2))}
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "ledger"), 0o755); err != nil {

@@ -6,11 +6,13 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 )
 
 // -update writes what is generated: the schema digests inside kinds.json and
@@ -152,6 +154,80 @@ func TestChangedBlockIsRefused(t *testing.T) {
 	for _, bad := range []string{"x\n", "x 12\n", string(first) + strings.TrimPrefix(string(first), "# kept\n")} {
 		if _, err := recordProtocols([]byte(bad), m); err == nil {
 			t.Errorf("a broken PROTOCOLS file was read: %q", bad)
+		}
+	}
+}
+
+// What a node says of its protocols is what was published for their versions.
+func TestProtocolDigestIsTheOnePublished(t *testing.T) {
+	if *update {
+		t.Skip("what is embedded here is older than what -update wrote")
+	}
+	published, err := PublishedProtocols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range Messages().Protocols {
+		d, ok := ProtocolDigest(p.PIURI)
+		if got := hex.EncodeToString(d[:]); !ok || got != published[p.PIURI] {
+			t.Errorf("%s: %s is not the digest published, %s", p.PIURI, got, published[p.PIURI])
+		}
+	}
+	if _, ok := ProtocolDigest(PIURIRouting); ok {
+		t.Error("a standard protocol has a digest here")
+	}
+	if len(DigestHex()) != 64 || Digest() == [32]byte{} {
+		t.Errorf("digest %s", DigestHex())
+	}
+}
+
+// Rewording a schema, or changing a definition that nothing of it uses, moves no digest; changing
+// what it says does, also where that stands in another file.
+func TestSchemaDigestCoversMeaningAlone(t *testing.T) {
+	files := func(change ...string) fs.FS {
+		m := fstest.MapFS{}
+		for _, name := range []string{"schema/common.json", "schema/message/sync-1.0.json", "schema/object/receipt.json", "schema/message/budget-1.0.json"} {
+			text, err := schemaFS.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := string(text)
+			if len(change) == 3 && change[0] == name {
+				if s = strings.ReplaceAll(s, change[1], change[2]); s == string(text) {
+					t.Fatalf("%s holds no %s", name, change[1])
+				}
+			}
+			m[name] = &fstest.MapFile{Data: []byte(s)}
+		}
+		return m
+	}
+	sum := func(f fs.FS, name string) [32]byte {
+		d, err := schemaDigest(f, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	const sync, budget, common = "schema/message/sync-1.0.json", "schema/message/budget-1.0.json", "schema/common.json"
+	for _, c := range []struct {
+		what, file string
+		change     []string
+		moves      bool
+	}{
+		{"a title", sync, []string{sync, "Bodies of", "The bodies of"}, false},
+		{"a description of a shared definition", sync, []string{common, "32 octets in lower-case hex", "a hash"}, false},
+		{"a shared definition that is not used", sync, []string{common, "^did:nostr:", "^did:web:"}, false},
+		{"a body", sync, []string{sync, `"maxItems": 20000`, `"maxItems": 20001`}, true},
+		{"a shared definition", sync, []string{common, "^[0-9a-f]{64}$", "^[0-9a-f]{66}$"}, true},
+		{"a definition two files away", budget, []string{common, "^did:nostr:", "^did:web:"}, true},
+	} {
+		if moved := sum(files(c.change...), c.file) != sum(files(), c.file); moved != c.moves {
+			t.Errorf("%s changes, and the digest of %s moves: %v, want %v", c.what, c.file, moved, c.moves)
+		}
+	}
+	for _, bad := range []fs.FS{fstest.MapFS{}, files(sync, `#/$defs/hex32`, `#/$defs/hex33`), files(common, `{`, ``)} {
+		if _, err := schemaDigest(bad, sync); err == nil {
+			t.Error("a schema that leads nowhere has a digest")
 		}
 	}
 }
