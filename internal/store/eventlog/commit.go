@@ -41,8 +41,17 @@ func (s *Store) do(ctx context.Context, size int, run func() error) error {
 		return store.ErrClosed
 	}
 	// From here on the change may happen whatever the caller does: wait for the truth.
-	<-r.done
-	return r.err
+	select {
+	case <-r.done:
+		return r.err
+	case <-s.ended:
+	}
+	select {
+	case <-r.done:
+		return r.err
+	default: // it came after the writer had gone
+		return store.ErrClosed
+	}
 }
 
 // writable returns the error that made the store read-only.
@@ -69,7 +78,7 @@ func (s *Store) fail(err error) error {
 // write is the writer: it takes what has come, does it, makes it durable, shows it and
 // answers, over and over.
 func (s *Store) write() {
-	defer s.writer.Done()
+	defer close(s.ended)
 	for {
 		var group []*request
 		select {

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-
-	"fleetmesh.org/fleetmesh/internal/store"
 )
 
 // passes counts the keeper's work, for tests.
@@ -133,15 +131,28 @@ func (s *Store) mergeDisk(stop func() bool) (bool, error) {
 	return true, s.remake(ins, true, stop)
 }
 
-// shrinkMemory is the keeper's work while the log is read at Open. Segments go to disk
-// without a checkpoint: the manifest still names the state before.
+// shrinkMemory is the keeper's work while the log is read at Open. In a rebuild, which may
+// read everything there is, segments go to disk, but the manifest names the state before
+// until the end.
 func (s *Store) shrinkMemory() error {
 	never := func() bool { return false }
 	for {
 		if more, err := s.mergeMemory(never); err != nil {
 			return err
-		} else if !more {
+		} else if more {
+			continue
+		}
+		if !s.rebuilding {
 			return nil
+		}
+		if mem := s.cur.mem; s.inMemory() >= s.opts.FlushDocs {
+			if err := s.remake(slices.Clone(mem), true, never); err != nil {
+				return err
+			}
+			continue
+		}
+		if more, err := s.mergeDisk(never); err != nil || !more {
+			return err
 		}
 	}
 }
@@ -244,7 +255,7 @@ func (s *Store) replace(segs []*segment, ins []*input, seg *segment, disk bool, 
 	} else if seg.n > 0 {
 		v.mem = append(v.mem, seg)
 	}
-	if disk {
+	if disk && !s.rebuilding {
 		s.forgetMoves(v)
 		before := s.man
 		covered(&s.man)
@@ -254,9 +265,9 @@ func (s *Store) replace(segs []*segment, ins []*input, seg *segment, disk bool, 
 			s.discard(seg)
 			return err
 		}
-		if seg.n == 0 {
-			s.discard(seg)
-		}
+	}
+	if seg.n == 0 {
+		s.discard(seg)
 	}
 	gain := -seg.size
 	for _, x := range segs {
@@ -337,5 +348,3 @@ func (s *Store) writeSegment(no uint32, ins []*input, place func(pos) pos, stop 
 	}
 	return seg, nil
 }
-
-var _ = store.ErrFull

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 
-	"fleetmesh.org/fleetmesh/internal/store"
 	"fleetmesh.org/fleetmesh/nostr"
 )
 
@@ -473,6 +472,8 @@ func (s *Store) lastWritten() uint32 {
 
 // reindex puts every event that is left into new segments and makes a checkpoint.
 func (s *Store) reindex(gone map[uint64]struct{}) error {
+	s.rebuilding = true
+	defer func() { s.rebuilding = false }()
 	for _, no := range slices.Sorted(maps.Keys(s.cur.files)) {
 		_, _, err := s.cur.files[no].scan(logHeader, func(r *record, p pos) error {
 			if r.json == nil {
@@ -494,7 +495,6 @@ func (s *Store) reindex(gone map[uint64]struct{}) error {
 	} else if err := s.newLog(); err != nil {
 		return err
 	}
+	s.rebuilding = false
 	return s.checkpoint(func() bool { return false })
 }
-
-var _ = store.ErrClosed

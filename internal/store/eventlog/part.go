@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sort"
 
-	"fleetmesh.org/fleetmesh/internal/store"
 	"fleetmesh.org/fleetmesh/nostr/negentropy"
 )
 
@@ -343,5 +342,3 @@ func (st *segStream) belongs(d uint32) (bool, error) {
 	}
 	return st.p.view.Allows(e), nil
 }
-
-var _ = store.NoExpiry

@@ -114,6 +114,8 @@ type Store struct {
 	terms   []term
 	horizon int64 // created_at up to which the quota has removed what is not protected
 
+	rebuilding bool // at Open: segments are written without touching the manifest
+
 	upkeep sync.Mutex // one piece of upkeep at a time
 
 	failed   atomic.Pointer[error]
@@ -130,7 +132,7 @@ type Store struct {
 	stopped  atomic.Bool
 	closing  sync.Once
 	closeErr error
-	writer   sync.WaitGroup
+	ended    chan struct{} // closed when the writer has gone
 	keeper   sync.WaitGroup
 	passes   passes
 }
@@ -202,6 +204,7 @@ func open(fs FS, opts Options, rebuild bool) (*Store, error) {
 		requests: make(chan *request, 256),
 		wake:     make(chan struct{}, 1),
 		stop:     make(chan struct{}),
+		ended:    make(chan struct{}),
 	}
 	if err := s.load(rebuild); err != nil {
 		if s.cur != nil {
@@ -209,7 +212,6 @@ func open(fs FS, opts Options, rebuild bool) (*Store, error) {
 		}
 		return nil, errors.Join(err, lock.Close())
 	}
-	s.writer.Add(1)
 	go s.write()
 	s.keeper.Add(1)
 	go s.keep()
@@ -342,7 +344,7 @@ func (s *Store) Close() error {
 		s.stopped.Store(true)
 		close(s.stop)
 		s.keeper.Wait()
-		s.writer.Wait()
+		<-s.ended
 		s.upkeep.Lock()
 		defer s.upkeep.Unlock()
 		if s.failed.Load() == nil {
