@@ -2,6 +2,7 @@ package interop
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -67,7 +68,7 @@ type fingerprint struct {
 
 func (n *node) fingerprint(t *testing.T) (f fingerprint) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(mustRun(t, "", "--dir", n.dir, "--json", "store", "fingerprint")), &f); err != nil {
+	if err := json.Unmarshal([]byte(mustRun(t, "", "--dir", n.dir, "--json", "store", "fingerprint", `{"kinds":[1]}`)), &f); err != nil {
 		t.Fatal(err)
 	}
 	return f
@@ -100,6 +101,7 @@ func (n *node) syncUntil(t *testing.T, remote string, after int, victim *node) {
 	err = cmd.Wait()
 	if !killed {
 		t.Logf("the sync ended before it could be cut: %v", err)
+		victim.kill()
 	}
 }
 
@@ -117,6 +119,8 @@ func TestTwoNodesReconcile(t *testing.T) {
 	for _, load := range []struct{ dir, file string }{{dirA, both}, {dirA, onlyA}, {dirB, both}, {dirB, onlyB}} {
 		mustRun(t, "", "--dir", load.dir, "import", load.file)
 	}
+	unlimit(t, dirA)
+	unlimit(t, dirB)
 	a, b := up(t, dirA), up(t, dirB)
 	if fa, fb := a.fingerprint(t), b.fingerprint(t); fa.Count != common+apart || fb.Count != common+apart || fa.Fingerprint == fb.Fingerprint {
 		t.Fatalf("before: %+v and %+v", fa, fb)
@@ -143,6 +147,29 @@ func TestTwoNodesReconcile(t *testing.T) {
 	b.stop()
 }
 
+// unlimit switches the rates for clients off: the two nodes of a test are one operator's.
+func unlimit(t *testing.T, dir string) {
+	t.Helper()
+	edit(t, dir, "  relay:\n", "  relay:\n    limits: {eventsPerSecond: -1, requestsPerSecond: -1, bytesPerSecond: -1}\n")
+}
+
+// edit replaces a piece of a node's configuration.
+func edit(t *testing.T, dir, old, with string) {
+	t.Helper()
+	path := filepath.Join(dir, "node.yaml")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(text, []byte(old)) {
+		t.Fatalf("no %q in %s", old, text)
+	}
+	text = bytes.Replace(text, []byte(old), []byte(with), 1)
+	if err := os.WriteFile(path, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func lastLine(s string) []byte {
 	end := len(s)
 	for end > 0 && s[end-1] == '\n' {
@@ -153,4 +180,19 @@ func lastLine(s string) []byte {
 		start--
 	}
 	return []byte(s[start:end])
+}
+
+// firstID returns the id of the first event of a JSONL file.
+func firstID(t *testing.T, path string) string {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var e struct{ ID string }
+	if err := json.NewDecoder(f).Decode(&e); err != nil {
+		t.Fatal(err)
+	}
+	return e.ID
 }

@@ -24,9 +24,13 @@ type ackBody struct {
 	Seq    int64            `json:"seq"`
 }
 
-// load is what one message costs. out says that it goes from the responder to the initiator.
+// load is what one message costs. out says that it goes from the responder to the initiator. A refusal costs nothing: it may
+// have to be sent when the budget is gone, and by an end that never had a session.
 func load(m *spec.MessageSpec, octets, envelopes int64, out bool) ledger.Counters {
 	c := ledger.Counters{}
+	if m.Name == "refuse" {
+		return c
+	}
 	if out {
 		c[spec.CounterBytesOut] = octets
 	} else {

@@ -5,7 +5,7 @@ import { finalizeEvent, generateSecretKey, getPublicKey } from 'nostr-tools/pure
 import * as nip11 from 'nostr-tools/nip11'
 import * as nip17 from 'nostr-tools/nip17'
 import * as nip44 from 'nostr-tools/nip44'
-import { NegentropyStorageVector, NegentropySync } from 'nostr-tools/nip77'
+import { nip77 } from 'nostr-tools'
 import { steps, equal, refused } from './check.mjs'
 
 useWebSocketImplementation(WebSocket)
@@ -91,7 +91,7 @@ await steps([
     stranger.close()
   }],
   ['negentropy sync', async () => {
-    const storage = new NegentropyStorageVector()
+    const storage = new nip77.NegentropyStorageVector()
     const kept = notes.filter((_, i) => i % 3 && i !== 3)
     for (const e of kept) storage.insert(e.created_at, e.id)
     const extra = make(a, 1, 'only here', [], now - 100)
@@ -99,7 +99,7 @@ await steps([
     storage.seal()
     const have = [], need = []
     await new Promise((yes, no) => {
-      const sync = new NegentropySync(relay, storage, { authors: [getPublicKey(a)], kinds: [1] }, {
+      const sync = new nip77.NegentropySync(relay, storage, { authors: [getPublicKey(a)], kinds: [1] }, {
         onhave: id => have.push(id), onneed: id => need.push(id), onclose: err => err ? no(new Error(err)) : yes(),
       })
       sync.start()
