@@ -33,7 +33,7 @@ type Options struct {
 	Client *http.Client
 	// Key answers NIP-42 challenges when the relay asks for it; nil never authenticates.
 	Key *nostr.SecretKey
-	// MaxMessage is the largest frame read, in bytes; 0 means 8 MiB.
+	// MaxMessage is the largest frame read, in bytes; 0 means 2 MiB.
 	MaxMessage int64
 	// DialTimeout, WriteTimeout and ReplyTimeout bound the handshake, one frame on its way
 	// out, and the wait for an answer; 0 means 10 s, 30 s and 10 s.
@@ -45,7 +45,7 @@ type Options struct {
 }
 
 func (o *Options) fill() {
-	setDefault(&o.MaxMessage, 8<<20)
+	setDefault(&o.MaxMessage, 2<<20)
 	setDefault(&o.DialTimeout, 10*time.Second)
 	setDefault(&o.WriteTimeout, 30*time.Second)
 	setDefault(&o.ReplyTimeout, 10*time.Second)
@@ -116,7 +116,7 @@ var ErrConnClosed = errors.New("closed by us")
 var ErrTimeout = errors.New("no answer from the relay in time")
 
 // Dial connects to a relay. The URL's scheme is ws or wss. An error that wraps
-// ErrURL is a bad URL; any other means that the relay is not reachable.
+// ErrURL is a bad URL; any other wraps ErrUnreachable.
 func Dial(ctx context.Context, relay string, o Options) (*Conn, error) {
 	o.fill()
 	norm, err := nostr.NormalizeRelayURL(relay)
@@ -128,9 +128,9 @@ func Dial(ctx context.Context, relay string, o Options) (*Conn, error) {
 	ws, resp, err := websocket.Dial(dctx, norm, &websocket.DialOptions{HTTPClient: o.Client, HTTPHeader: o.Header})
 	if err != nil {
 		if resp != nil && resp.StatusCode != 0 && resp.StatusCode != http.StatusSwitchingProtocols {
-			return nil, fmt.Errorf("dial %s: the server answered %s", norm, resp.Status)
+			return nil, fmt.Errorf("%w: %s: the server answered %s", ErrUnreachable, norm, resp.Status)
 		}
-		return nil, fmt.Errorf("dial %s: %w", norm, err)
+		return nil, fmt.Errorf("%w: %s: %w", ErrUnreachable, norm, err)
 	}
 	ws.SetReadLimit(o.MaxMessage)
 	return newConn(norm, ws, o), nil

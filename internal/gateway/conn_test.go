@@ -140,6 +140,7 @@ func TestSubscribe(t *testing.T) {
 		}
 		s.Close()
 		s.Close()
+		synctest.Wait()
 		r.onAny = func(c *fakeConn, _ string) bool { c.send(nostr.AppendClosed(nil, "2", "restricted: no")); return true }
 		s, err = c.Subscribe(t.Context(), nostr.Filter{})
 		if err != nil {

@@ -41,9 +41,11 @@ var (
 	ErrLocal       = errors.New("local store")
 )
 
-// ExitCode returns the exit code for what Sync returned.
+// ExitCode returns the exit code for an error of this package, 0 for nil.
 func ExitCode(err error) int {
 	var lost *LostError
+	var closed *ClosedError
+	var neg *NegError
 	switch {
 	case err == nil:
 		return spec.ExitOK
@@ -57,7 +59,11 @@ func ExitCode(err error) int {
 		return spec.ExitCredential
 	case errors.Is(err, ErrLimited):
 		return spec.ExitRetry
-	case errors.Is(err, ErrRefused):
+	case errors.As(err, &closed) && Prefix(closed.Reason) == "auth-required", errors.As(err, &neg) && Prefix(neg.Reason) == "auth-required":
+		return spec.ExitCredential
+	case errors.As(err, &closed) && Prefix(closed.Reason) == "rate-limited", errors.As(err, &neg) && Prefix(neg.Reason) == "rate-limited":
+		return spec.ExitRetry
+	case errors.Is(err, ErrRefused), closed != nil, neg != nil:
 		return spec.ExitRefused
 	case errors.Is(err, ErrProtocol):
 		return spec.ExitInvalid

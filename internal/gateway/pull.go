@@ -106,6 +106,9 @@ func (r *syncRun) transfer(ctx context.Context, conn *Conn, have, need []nostr.I
 	return context.Cause(ctx)
 }
 
+// handInBytes is how much of one answer, in octets, is kept before it is handed in.
+const handInBytes = 4 << 20
+
 // fetch gets events by their ids and hands them in. A relay may cap its answer: what is missing is asked for again as
 // long as something comes.
 func (r *syncRun) fetch(ctx context.Context, conn *Conn, ids []nostr.ID) error {
@@ -117,14 +120,24 @@ func (r *syncRun) fetch(ctx context.Context, conn *Conn, ids []nostr.ID) error {
 			left[id] = struct{}{}
 		}
 		var got []*nostr.Event
+		var herr error
+		size := 0
 		_, err := conn.collect(ctx, []nostr.Filter{{IDs: missing, Limit: &limit}}, func(e *nostr.Event) bool {
 			if _, ok := left[e.ID]; ok { // each once, however often it comes
 				delete(left, e.ID)
 				got = append(got, e)
+				size += len(e.JSON())
 			}
-			return len(left) > 0
+			if size > handInBytes {
+				herr = r.handIn(ctx, got)
+				got, size = nil, 0
+			}
+			return herr == nil && len(left) > 0
 		})
-		if herr := r.handIn(ctx, got); herr != nil {
+		if herr == nil {
+			herr = r.handIn(ctx, got)
+		}
+		if herr != nil {
 			return herr
 		}
 		var closed *ClosedError
@@ -147,8 +160,8 @@ func (r *syncRun) fetch(ctx context.Context, conn *Conn, ids []nostr.ID) error {
 				rest = append(rest, id)
 			}
 		}
-		if len(got) == 0 {
-			break
+		if len(rest) == len(missing) {
+			break // nothing came
 		}
 		missing = rest
 	}

@@ -64,6 +64,7 @@ func (r *syncRun) offer(ctx context.Context, conn *Conn, ids []nostr.ID) error {
 		facts = facts[:0]
 	}
 	defer flush()
+	defer r.count(func(*Report) {}) // for the answers since the last report
 	err := conn.PublishMany(ctx, r.bodies(ctx, ids), r.Window, func(e *nostr.Event, a Answer) error {
 		if f, ok := r.note(e.ID, a); ok {
 			if facts = append(facts, f); len(facts) >= 64 {
@@ -125,6 +126,9 @@ func (r *syncRun) bodies(ctx context.Context, ids []nostr.ID) iter.Seq2[*nostr.E
 	}
 }
 
+// progressEvery is how many answers to uploads make a progress report.
+const progressEvery = 16
+
 // note counts an answer and returns the fact to remember, if it is for good.
 func (r *syncRun) note(id nostr.ID, a Answer) (PeerFact, bool) {
 	prefix := Prefix(a.Reason)
@@ -137,23 +141,24 @@ func (r *syncRun) note(id nostr.ID, a Answer) (PeerFact, bool) {
 	case a.Final():
 		f = refused
 	}
-	r.mu.Lock()
-	r.up[id] = f
-	r.mu.Unlock()
 	if prefix == "" {
 		prefix = "no-reason"
 	}
-	r.count(func(p *Report) {
-		switch {
-		case prefix == "duplicate":
-			p.Held++
-		case a.OK:
-			p.Sent++
-		case f == refused:
-			p.SentRefused[prefix]++
-		default:
-			p.SentFailed[prefix]++
-		}
-	})
+	r.mu.Lock()
+	r.up[id] = f
+	switch p := &r.report; {
+	case prefix == "duplicate":
+		p.Held++
+	case a.OK:
+		p.Sent++
+	case f == refused:
+		p.SentRefused[prefix]++
+	default:
+		p.SentFailed[prefix]++
+	}
+	if r.answers++; r.answers%progressEvery == 0 {
+		r.tell()
+	}
+	r.mu.Unlock()
 	return PeerFact{Upload, id, prefix, r.now()}, f == refused
 }

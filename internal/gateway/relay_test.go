@@ -171,7 +171,7 @@ func twoNodes(t *testing.T, v nostr.Verifier, signed func(testing.TB, int, strin
 	}
 }
 
-func TestTwoRelays(t *testing.T) { twoNodes(t, nostr.NewVerifier(), signed, 3000, 2500, 2) }
+func TestTwoRelays(t *testing.T) { twoNodes(t, nostr.NewVerifier(), signed, 1000, 800, 2) }
 
 func TestTwoRelaysLarge(t *testing.T) {
 	if testing.Short() {

@@ -10,32 +10,32 @@ import (
 // Report is what a sync did. Counts are of events, each counted once a run, whatever the number of sessions and
 // reconnections it took.
 type Report struct {
-	Method     string // "negentropy", "paging", or both when some windows had to be paged
-	Fallback   string // why there was paging, in the relay's words or ours; "" without
-	Sessions   int    // NIP-77 sessions opened
-	Windows    int    // parts of time that the filter was cut into, at least 1
-	Messages   int    // of all sessions, both ways
-	Reconnects int
-	BytesIn    int64 // octets of all frames
-	BytesOut   int64
+	Method     string `json:"method"`   // "negentropy", "paging", or both when some windows had to be paged
+	Fallback   string `json:"fallback"` // why there was paging, in the relay's words or ours; "" without
+	Sessions   int    `json:"sessions"` // NIP-77 sessions opened
+	Windows    int    `json:"windows"`  // parts of time that the filter was cut into, at least 1
+	Messages   int    `json:"messages"` // of all sessions, both ways
+	Reconnects int    `json:"reconnects"`
+	BytesIn    int64  `json:"bytes_in"` // octets of all frames
+	BytesOut   int64  `json:"bytes_out"`
 
 	// Down.
-	Bodies       int            // event bodies that came over the wire
-	New          int            // stored here
-	KnownRefused map[string]int // not fetched: refused here before, by reason
-	Refused      map[string]int // fetched and refused here, by outcome: "superseded", "deleted", "expired", "policy"…
-	Unusable     map[string]int // served by the relay, but not what was asked for: "bad-signature", "outside-filter"
-	Unavailable  int            // listed by the relay, but not served
+	Bodies       int            `json:"bodies"`        // event bodies that came over the wire
+	New          int            `json:"new"`           // stored here
+	KnownRefused map[string]int `json:"known_refused"` // not fetched: refused here before, by reason
+	Refused      map[string]int `json:"refused"`       // fetched and refused here, by outcome: "superseded", "deleted", "expired", "policy"…
+	Unusable     map[string]int `json:"unusable"`      // served by the relay, but not what was asked for: "bad-signature", "outside-filter"
+	Unavailable  int            `json:"unavailable"`   // listed by the relay, but not served
 
 	// Up.
-	Sent         int            // accepted by the relay
-	Held         int            // the relay said that it holds them already
-	KnownNo      map[string]int // not offered: the relay refused them before, by its reason's prefix
-	SentRefused  map[string]int // refused for good by the relay, by its reason's prefix
-	SentFailed   map[string]int // not taken, but may be another time, by prefix
-	Withheld     map[string]int // never offered: "protected" (NIP-70), "private" (the view)
-	NotKept      int            // accepted by the relay, and still not held by it afterwards
-	Disconnected bool           // the run ended because the connection could not be had again
+	Sent         int            `json:"sent"`         // accepted by the relay
+	Held         int            `json:"held"`         // the relay said that it holds them already
+	KnownNo      map[string]int `json:"known_no"`     // not offered: the relay refused them before, by its reason's prefix
+	SentRefused  map[string]int `json:"sent_refused"` // refused for good by the relay, by its reason's prefix
+	SentFailed   map[string]int `json:"sent_failed"`  // not taken, but may be another time, by prefix
+	Withheld     map[string]int `json:"withheld"`     // never offered: "protected" (NIP-70), "private" (the view)
+	NotKept      int            `json:"not_kept"`     // accepted by the relay, and still not held by it afterwards
+	Disconnected bool           `json:"disconnected"` // the run ended because the connection could not be had again
 }
 
 func newReport() Report {

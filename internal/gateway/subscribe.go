@@ -36,7 +36,7 @@ type Delivery struct {
 
 // subscriptionQueue is how many deliveries wait for the reader of a subscription
 // before the connection is held up.
-const subscriptionQueue = 256
+const subscriptionQueue = 64
 
 // Subscribe opens a subscription (NIP-01). Close it when done.
 func (c *Conn) Subscribe(ctx context.Context, filters ...nostr.Filter) (*Subscription, error) {

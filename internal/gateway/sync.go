@@ -50,7 +50,7 @@ type SyncOptions struct {
 	View store.View
 	// Peer remembers the relay's final refusals; nil remembers none beyond this run.
 	Peer *PeerMemory
-	// Progress is called often, from one goroutine at a time, with what was done so far.
+	// Progress is called often, from one goroutine at a time, with what was done so far. It must not block.
 	Progress func(Report)
 	Now      func() time.Time // nil means time.Now
 	Verifier nostr.Verifier   // nil means nostr.NewVerifier()
@@ -119,11 +119,12 @@ type syncRun struct {
 	link  *Link
 	local store.Store
 
-	mu     sync.Mutex // guards what follows
-	report Report
-	down   map[nostr.ID]bool // ids that need no further look in this run
-	up     map[nostr.ID]fate
-	pushNo error // why nothing more can be offered
+	mu      sync.Mutex // guards what follows
+	report  Report
+	down    map[nostr.ID]bool // ids that need no further look in this run
+	up      map[nostr.ID]fate
+	answers int   // to uploads
+	pushNo  error // why nothing more can be offered
 
 	windows []window // not settled yet; only run's goroutine
 	paged   []window // to be paged instead
@@ -151,7 +152,7 @@ func (r *syncRun) run(ctx context.Context) error {
 			}
 			conn.Abort()
 		} else if first && ctx.Err() == nil && !errors.Is(err, ErrURL) {
-			return fmt.Errorf("%w: %w", ErrUnreachable, err)
+			return err
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -166,6 +167,9 @@ func (r *syncRun) run(ctx context.Context) error {
 		}
 		if tries++; tries > r.Retries {
 			r.count(func(p *Report) { p.Disconnected = true })
+			if errors.Is(err, ErrUnreachable) {
+				return err
+			}
 			return fmt.Errorf("%w: %w", ErrUnreachable, err)
 		}
 	}
@@ -346,6 +350,11 @@ func (r *syncRun) count(change func(*Report)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	change(&r.report)
+	r.tell()
+}
+
+// tell reports progress; the caller holds the lock.
+func (r *syncRun) tell() {
 	if r.Progress != nil {
 		r.Progress(r.report.clone())
 	}
