@@ -22,13 +22,41 @@ def add(a, b):
     return x, (m * (a[0] - x) - a[1]) % P
 
 
+def _double(p):
+    x, y, z = p
+    a, b = x * x % P, y * y % P
+    c = b * b % P
+    d = 2 * ((x + b) * (x + b) - a - c) % P
+    e = 3 * a % P
+    x3 = (e * e - 2 * d) % P
+    return x3, (e * (d - x3) - 8 * c) % P, 2 * y * z % P
+
+
+def _add_affine(p, q):
+    """Adds the affine q to p = (X, Y, Z), which stands for (X/Z^2, Y/Z^3); Z = 0 is no point."""
+    if p[2] == 0:
+        return q[0], q[1], 1
+    x, y, z = p
+    zz = z * z % P
+    h, r = (q[0] * zz - x) % P, (q[1] * zz * z - y) % P
+    if h == 0:
+        return _double(p) if r == 0 else (1, 1, 0)
+    hh = h * h % P
+    hhh, v = h * hh % P, x * hh % P
+    x3 = (r * r - hhh - 2 * v) % P
+    return x3, (r * (v - x3) - y * hhh) % P, z * h % P
+
+
 def mul(p, k):
-    out = None
-    while k:
-        if k & 1:
-            out = add(out, p)
-        p, k = add(p, p), k >> 1
-    return out
+    out = (1, 1, 0)
+    for bit in bin(k)[2:]:
+        out = _double(out)
+        if bit == "1":
+            out = _add_affine(out, p)
+    if out[2] == 0:
+        return None
+    inverse = pow(out[2], -1, P)
+    return out[0] * inverse * inverse % P, out[1] * inverse * inverse * inverse % P
 
 
 def lift_x(x):

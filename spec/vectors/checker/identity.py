@@ -215,6 +215,15 @@ def descriptor(i, given):
 descriptor.wants_output = True
 
 
+def transport(i):
+    one, many = read_descriptor(i["event"])
+    if i["now"] >= int(one["expiration"][0]):
+        raise Refuse("expired")
+    if not any(k[0] == "transport" and k[1] == i["key"] for k in many["key"]):
+        raise Refuse("unknown-transport-key")
+    return "did:nostr:" + i["event"]["pubkey"]
+
+
 def heartbeat(i):
     one, many = read_descriptor(i["descriptor"])
     tags = {t[0]: t[1] for t in i["event"]["tags"]}
