@@ -176,5 +176,21 @@ func (d *Descriptor) HasTransport(k TransportKey) bool {
 	return false
 }
 
+// BindTransport says whether a connection from a transport key is the node's: the descriptor is live at
+// now and names the key. Anything else comes from an unknown node.
+func (d *Descriptor) BindTransport(k TransportKey, now int64) error {
+	if !d.LiveAt(now) {
+		return fault(Expired, strconv.FormatInt(d.Expiration, 10))
+	}
+	if !d.HasTransport(k) {
+		return fault(UnknownWire, k.Multikey())
+	}
+	return nil
+}
+
+// RefreshAt is when a node should publish its next descriptor: two thirds into the life of this one, so
+// that a day's silence of a relay does not make it vanish.
+func (d *Descriptor) RefreshAt() int64 { return d.CreatedAt + (d.Expiration-d.CreatedAt)/3*2 }
+
 // LiveAt reports whether now lies before the expiration.
 func (d *Descriptor) LiveAt(now int64) bool { return now < d.Expiration }

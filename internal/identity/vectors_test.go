@@ -94,6 +94,34 @@ var functions = map[string]vectors.Function{
 		return map[string]any{"did": FormatDID(d.Subject), "class": d.Class, "agreement": agree.Multikey(),
 			"endpoints_digest": EndpointsDigest(d.Endpoints), "document": NodeDocument(d, v.Now)}, ""
 	},
+	"transport": func(in json.RawMessage) (any, string) { // is the dialler the node that the descriptor names?
+		var v struct {
+			Event json.RawMessage
+			Key   string
+			Now   int64
+		}
+		mustUnmarshal(in, &v)
+		e, err := nostr.ParseEvent(v.Event)
+		if err != nil {
+			return nil, "unparsable"
+		}
+		d, err := ParseDescriptor(e)
+		if err != nil {
+			return nil, string(CodeOf(err))
+		}
+		m, err := ParseMultikey(v.Key)
+		if err != nil {
+			return nil, string(CodeOf(err))
+		}
+		k, ok := m.Transport()
+		if !ok {
+			return nil, string(BadMultikey)
+		}
+		if err := d.BindTransport(k, v.Now); err != nil {
+			return nil, string(CodeOf(err))
+		}
+		return FormatDID(d.Subject), ""
+	},
 	"revocation": func(in json.RawMessage) (any, string) {
 		e, subject := eventOf(in)
 		r, err := CheckRevocation(e, subject, false)
@@ -332,6 +360,13 @@ func descriptorDrafts(t *testing.T) []vectors.Draft {
 		e.Tags = append(e.Tags, nostr.Tag{"later", "x"}, nostr.Tag{"key", "attestation", "z"})
 		return signed(t, "one", e)
 	}(), descriptorInput{})
+	wire := func(name, about string, refuse Code, key string, now int64) {
+		out = append(out, vectors.Draft{Name: "transport-" + name, About: about, Layer: "identity", Function: "transport", Refuse: string(refuse),
+			Input: map[string]any{"event": json.RawMessage(signed(t, "one", anchorDescriptor("one").Event()).JSON()), "key": key, "now": now}})
+	}
+	wire("bound", "The key that dialled is the one the descriptor names.", "", vectorKeys("one").Transport.Public().Multikey(), vectorNow)
+	wire("unknown", "A key that no descriptor names comes from an unknown node.", UnknownWire, vectorKeys("two").Transport.Public().Multikey(), vectorNow)
+	wire("expired", "An expired descriptor binds nothing.", Expired, vectorKeys("one").Transport.Public().Multikey(), 1787604800)
 	for _, b := range brokenDescriptors {
 		d, who := anchorDescriptor("one"), "one"
 		if b.leaf {
