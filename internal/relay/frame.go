@@ -278,6 +278,17 @@ func (f *frameReader) release() {
 	}
 }
 
+// slim gives back what a silent connection does not need.
+func (f *frameReader) slim() {
+	if f.r == f.w {
+		f.r, f.w = 0, 0
+		f.release()
+	}
+	if !f.mid {
+		f.msg = nil
+	}
+}
+
 // fill reads once, waiting as long as patience lasts.
 func (f *frameReader) fill() error {
 	if f.r == f.w {
@@ -327,6 +338,7 @@ func (f *frameReader) fill() error {
 		}
 		f.pinged = true
 		f.deadline = time.Time{}
+		f.slim()
 		f.ctl.onSilence()
 	}
 }

@@ -155,6 +155,7 @@ func (r *Relay) upgrade(w http.ResponseWriter, req *http.Request) {
 		if no.Prefix == policy.Error {
 			status = http.StatusServiceUnavailable
 		}
+		r.hintProxy(req)
 		http.Error(w, no.String(), status)
 		return
 	}
@@ -189,6 +190,20 @@ func (r *Relay) upgrade(w http.ResponseWriter, req *http.Request) {
 	}
 	r.attach(c)
 	go c.serve(early)
+}
+
+// hintProxy tells the operator, once, that clients seem to come through a proxy that is not listed: then all of them
+// share one allowance.
+func (r *Relay) hintProxy(req *http.Request) {
+	if req.Header.Get("X-Forwarded-For") == "" {
+		return
+	}
+	if ap, err := netip.ParseAddrPort(req.RemoteAddr); err != nil || inAny(r.cfg.TrustedProxies, ap.Addr().Unmap()) {
+		return
+	}
+	r.hinted.Do(func() {
+		r.log.Warn("connections are refused that carry X-Forwarded-For from an unlisted proxy; if it is yours, list it in trustedProxies")
+	})
 }
 
 // subprotocol picks the first protocol offered that we have, and takes the offer out of the request: names

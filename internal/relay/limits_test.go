@@ -1,7 +1,9 @@
 package relay_test
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"strings"
 	"sync"
@@ -9,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"fleetmesh.org/fleetmesh/internal/policy"
 	"fleetmesh.org/fleetmesh/internal/relay"
 	"fleetmesh.org/fleetmesh/internal/relay/relaytest"
 )
@@ -104,6 +107,11 @@ func TestParallelWrites(t *testing.T) {
 	if accepted.Load() != 100 || limited.Load() != 900 {
 		t.Errorf("%d accepted and %d limited, want 100 and 900", accepted.Load(), limited.Load())
 	}
+	stats, err := r.Store.Stats(t.Context())
+	m := r.Metrics()
+	if err != nil || stats.Events != 100 || m.Stored != 100 || m.RefusedBy["rate-limited"] != 900 {
+		t.Errorf("the store holds %d, the counters say %d stored and %v refused: %v", stats.Events, m.Stored, m.RefusedBy, err)
+	}
 }
 
 // TestForwardedFor believes listed proxies only, and only as far as they go.
@@ -164,4 +172,46 @@ func TestAuthToRead(t *testing.T) {
 		t.Fatal(ok.Reason)
 	}
 	c.Alive()
+}
+
+// TestWrongURLIsLogged with both values, and with nothing that names the client.
+func TestWrongURLIsLogged(t *testing.T) {
+	var text bytes.Buffer
+	r := relaytest.Start(t, memory(t), func(c *relay.Config) { c.Log = slog.New(slog.NewTextHandler(&text, nil)) })
+	c := r.Dial(t)
+	if ok := c.Auth(relaytest.A, "wss://proxy.test/"+strings.Repeat("x", 500)); ok.OK {
+		t.Error("accepted")
+	}
+	if err := r.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	line := text.String()
+	for _, there := range []string{"wss://proxy.test/", relaytest.URL} {
+		if !strings.Contains(line, there) {
+			t.Errorf("the log does not name %s: %s", there, line)
+		}
+	}
+	for _, not := range []string{"127.0.0.1", relaytest.A.PubKey().String()} {
+		if strings.Contains(line, not) {
+			t.Errorf("the log names %s: %s", not, line)
+		}
+	}
+	if len(line) > 512 {
+		t.Errorf("a line of %d octets", len(line))
+	}
+}
+
+// TestContradictions are found when the relay is made.
+func TestContradictions(t *testing.T) {
+	s := memory(t)
+	for name, cfg := range map[string]relay.Config{
+		"no store":                  {},
+		"auth to read, no auth":     {Store: s, AuthToRead: true, Off: relay.Features{Auth: true}},
+		"auth to write, no auth":    {Store: s, Policy: policy.AuthToWrite{}, Off: relay.Features{Auth: true}},
+		"a public URL that is none": {Store: s, PublicURLs: []string{"relay.test"}},
+	} {
+		if _, err := relay.New(cfg); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
 }

@@ -103,7 +103,7 @@ func (c *conn) write() {
 		}
 		clear(items)
 		spare = items[:0]
-		if cap(items) > 256 {
+		if cap(items) > 64 {
 			spare = nil
 		}
 	}

@@ -7,6 +7,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -89,6 +90,7 @@ type Relay struct {
 	work   sync.WaitGroup // the pipeline
 	peers  sync.WaitGroup // whoever may put offers into it: connections and publishers
 	drain  sync.Once
+	hinted sync.Once
 
 	mu    sync.Mutex
 	conns map[peer]struct{}
@@ -104,7 +106,7 @@ func New(cfg Config) (*Relay, error) {
 	}
 	for _, u := range cfg.PublicURLs {
 		if _, err := nostr.NormalizeRelayURL(u); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("relay: public URL %q: %w", u, err)
 		}
 	}
 	cfg.Limits.fill()
@@ -141,6 +143,11 @@ func New(cfg Config) (*Relay, error) {
 	r.m.refusedBy = make(map[policy.Prefix]int64)
 	r.m.badSubIDs = make(map[string]int64)
 	r.extra = http.NewServeMux()
+	var d policy.Demands
+	r.policy.Describe(&d)
+	if cfg.Off.Auth && (cfg.AuthToRead || d.AuthToWrite) {
+		return nil, errors.New("relay: authentication is both required and switched off")
+	}
 	r.info = r.document()
 	r.startPipeline()
 	return r, nil
