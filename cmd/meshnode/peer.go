@@ -8,7 +8,6 @@ import (
 
 	"fleetmesh.org/fleetmesh/internal/daemon"
 	"fleetmesh.org/fleetmesh/internal/identity"
-	"fleetmesh.org/fleetmesh/internal/mesh"
 	"fleetmesh.org/fleetmesh/spec"
 )
 
@@ -44,7 +43,7 @@ func (c *peerAddCmd) Run(a *app) error {
 	}
 	p := daemon.PeerParams{DID: c.DID, Relays: c.Relay, Tier: spec.Tier(c.Tier)}
 	if c.Mode != "none" {
-		p.Wants = []mesh.Want{{Shard: c.Shard, Filter: filter, Mode: c.Mode}}
+		p.Wants = []daemon.Want{{Shard: c.Shard, Filter: filter, Mode: c.Mode}}
 	}
 	if err := a.call("peer.add", p, nil, nil); err != nil {
 		return err
@@ -54,7 +53,7 @@ func (c *peerAddCmd) Run(a *app) error {
 	})
 }
 
-func (a *app) peers() (list []mesh.Peer, err error) {
+func (a *app) peers() (list []daemon.Peer, err error) {
 	return list, a.call("peer.list", nil, &list, nil)
 }
 
@@ -92,11 +91,11 @@ func (c *peerShowCmd) Run(a *app) error {
 	return &exit{spec.ExitRefused, fmt.Sprintf("%s is no peer of this node", c.DID)}
 }
 
-func showPeer(w io.Writer, p mesh.Peer) {
+func showPeer(w io.Writer, p daemon.Peer) {
 	fmt.Fprintf(w, "%s is %s, tier %s, worst finding %s, %d clean windows in a row\n", identity.FormatDID(p.Key), p.Stage, p.Tier, p.Worst, p.Clean)
 	for _, b := range []struct {
 		title  string
-		budget *mesh.Budget
+		budget *daemon.Budget
 	}{{"what it may cause here (our grant to it)", p.Issued}, {"what we may cause there (its grant to us)", p.Held}} {
 		if b.budget == nil {
 			fmt.Fprintf(w, "%s: none\n", b.title)

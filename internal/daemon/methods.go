@@ -52,6 +52,13 @@ func (n *node) methods() map[string]control.Handler {
 	}
 }
 
+// What the verbs about peers speak of; mesh decides it.
+type (
+	Peer   = mesh.Peer
+	Budget = mesh.Budget
+	Want   = mesh.Want
+)
+
 // FilterParams carry a NIP-01 filter.
 type FilterParams struct {
 	Filter json.RawMessage `json:"filter"`

@@ -138,7 +138,7 @@ func TestThread(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		time.Sleep(4 * time.Minute) // of the bubble's clock: receipts, the close, and the verdict
+		<-time.After(4 * time.Minute) // of the bubble's clock: receipts, the close, and the verdict
 		synctest.Wait()
 		if a.print() != b.print() {
 			a.dump(t)
