@@ -24,6 +24,11 @@ func addMixedADX(p *jacobian, x, y *fe, neg uint64)
 //go:noescape
 func addAffineADX(o, p, q *point, inv *fe, neg uint64)
 
+// prefetch has the first n addends' entries brought near; n is at least 1.
+//
+//go:noescape
+func prefetch(list *addend, n int)
+
 // The linear operations alone, for tests; y is not used where there is one operand.
 
 //go:noescape

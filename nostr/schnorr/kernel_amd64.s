@@ -2304,6 +2304,20 @@ rare38:
 	SUBQ DX, R8
 	JMP back38
 
+// func prefetch(list *addend, n int)
+TEXT ·prefetch(SB), NOSPLIT, $0-16
+	MOVQ list+0(FP), SI
+	MOVQ n+8(FP), CX
+prefetchLoop:
+	MOVQ 0(SI), AX
+	MOVQ 8(SI), BX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (BX)
+	ADDQ $32, SI
+	DECQ CX
+	JNZ prefetchLoop
+	RET
+
 // func addADX(z, x, y *fe)
 TEXT ·addADX(SB), NOSPLIT, $32-24
 	MOVQ x+8(FP), SI

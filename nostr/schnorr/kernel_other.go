@@ -10,3 +10,4 @@ func sqrNADX(z, x *fe, n int)                          {}
 func doubleADX(p *jacobian)                            {}
 func addMixedADX(p *jacobian, x, y *fe, neg uint64)    {}
 func addAffineADX(o, p, q *point, inv *fe, neg uint64) {}
+func prefetch(list *addend, n int)                     {}

@@ -6,6 +6,7 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"testing"
+	"unsafe"
 )
 
 // eachPath runs f once on every path that this processor has.
@@ -102,5 +103,13 @@ func TestKernelFormulas(t *testing.T) {
 		addAffineADX(&u, &q, &s, &inv, neg)
 		v.addAffineGo(&q, &s, &inv, neg)
 		same("addAffine", []fe{u.x, u.y}, []fe{v.x, v.y})
+	}
+}
+
+// TestAddendLayout holds the layout that the kernel's prefetch relies on.
+func TestAddendLayout(t *testing.T) {
+	var a addend
+	if unsafe.Sizeof(a) != 32 || unsafe.Offsetof(a.x) != 0 || unsafe.Offsetof(a.y) != 8 {
+		t.Errorf("an addend has %d bytes, x at %d, y at %d", unsafe.Sizeof(a), unsafe.Offsetof(a.x), unsafe.Offsetof(a.y))
 	}
 }

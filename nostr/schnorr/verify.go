@@ -142,8 +142,11 @@ func (in *input) challenge(pub *[32]byte, msg []byte, sig *[64]byte) {
 // sum returns R = s·G - e·P.
 func (in *input) sum(table []entry) jacobian {
 	var l ladder
-	l.addGenerator(&in.s)
 	l.addAuthor(&in.e, true, table)
+	if l.n > 0 {
+		prefetch(&l.list[1], l.n)
+	}
+	l.addGenerator(&in.s)
 	return l.sum()
 }
 

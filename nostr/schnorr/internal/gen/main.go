@@ -286,6 +286,7 @@ func main() {
 	e.fieldFunctions()
 	e.pointFunctions()
 	e.affineFunctions()
+	e.prefetch()
 	e.pieces()
 	if len(os.Args) != 2 {
 		log.Fatal("usage: gen kernel_amd64.s")
