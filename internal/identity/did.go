@@ -40,6 +40,20 @@ func ParseDIDURL(s string) (k nostr.PubKey, fragment string, err error) {
 	return k, fragment, nil
 }
 
+// ParseSignerDID reads a did:nostr whose key the caller is about to verify a signature with. That step lifts the
+// point anyway, and finds every key that is off the curve, so the costly check is not made twice.
+func ParseSignerDID(s string) (nostr.PubKey, error) {
+	id, ok := strings.CutPrefix(s, didNostr)
+	if !ok {
+		return nostr.PubKey{}, fault(BadDID, "not of the method nostr")
+	}
+	k, ok := parseHex32(id)
+	if !ok {
+		return nostr.PubKey{}, fault(BadDID, "key is not 64 lower-case hex digits")
+	}
+	return k, nil
+}
+
 // parseKey reads a node or operator key: lower-case hex, on the curve.
 func parseKey(s string) (nostr.PubKey, error) {
 	b, ok := parseHex32(s)

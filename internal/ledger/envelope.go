@@ -139,7 +139,7 @@ func ParseEnvelope(b []byte) (*Envelope, error) {
 	}
 	e := &Envelope{Event: ev, Grant: grant, Window: w.Window}
 	for _, h := range w.Path {
-		k, err := identity.ParseDID(h.Node)
+		k, err := identity.ParseSignerDID(h.Node)
 		if err != nil {
 			return nil, err
 		}
@@ -206,15 +206,41 @@ func (e *Envelope) checkPath(d Delivery) error {
 	return nil
 }
 
-// VerifyEnvelope checks every signature of an envelope alone, the event's among them. Groups are for Triples.
-func VerifyEnvelope(e *Envelope) error {
-	if !identity.Verify(e.Event.PubKey, e.Event.ID, e.Event.Sig) {
-		return fault(EventSig, e.Event.ID.String())
-	}
-	for i, t := range e.Triples() {
-		if !t.Holds() {
-			return fault(HopSignature, strconv.Itoa(i))
+// VerifyEnvelopes checks every signature of a group of envelopes, those of their events among them, in one call
+// of the verifier. The answer has one error an envelope, nil where all hold. Hops of one session share keys, which
+// a verifier that remembers keys is quick with.
+func VerifyEnvelopes(v nostr.Verifier, envelopes []*Envelope) []error {
+	var all []*nostr.Event
+	for _, e := range envelopes {
+		all = append(all, e.Event)
+		for _, t := range e.Triples() {
+			all = append(all, t.asEvent())
 		}
 	}
-	return nil
+	ok := v.Verify(all)
+	out := make([]error, len(envelopes))
+	at := 0
+	for i, e := range envelopes {
+		if !ok[at] {
+			out[i] = fault(EventSig, e.Event.ID.String())
+		}
+		at++
+		for hop := range e.Path {
+			if !ok[at] && out[i] == nil {
+				out[i] = fault(HopSignature, strconv.Itoa(hop))
+			}
+			at++
+		}
+	}
+	return out
+}
+
+// asEvent dresses a triple as the event whose id was signed, which is all that a verifier looks at.
+func (t Triple) asEvent() *nostr.Event {
+	return &nostr.Event{ID: t.Digest, PubKey: t.Key, Sig: t.Sig}
+}
+
+// VerifyEnvelope checks every signature of one envelope.
+func VerifyEnvelope(e *Envelope) error {
+	return VerifyEnvelopes(nostr.NewVerifier(), []*Envelope{e})[0]
 }

@@ -183,6 +183,31 @@ func TestEnvelope(t *testing.T) {
 	codeIs(t, VerifyEnvelope(moved), HopSignature)
 }
 
+func TestVerifyEnvelopesInAGroup(t *testing.T) {
+	g := &Grant{ID: seed("grant"), Window: 3600}
+	var group []*Envelope
+	for i := range 70 { // more than a verifier takes at once
+		group = append(group, delivered(g, note("author", 1, nostr.Tag{"t", string(rune('a' + i))}), "origin", "subject"))
+	}
+	group[3].Path[1].Sig[7] ^= 1
+	forged := *group[66].Event
+	forged.Sig[0] ^= 1
+	group[66].Event = &forged
+	for i, err := range VerifyEnvelopes(nostr.NewVerifier(), group) {
+		switch i {
+		case 3:
+			codeIs(t, err, HopSignature)
+		case 66:
+			codeIs(t, err, EventSig)
+		default:
+			codeIs(t, err, "")
+		}
+	}
+	if len(VerifyEnvelopes(nostr.NewVerifier(), nil)) != 0 {
+		t.Fatal("errors about nothing")
+	}
+}
+
 // reportOn is a report that its reporter can prove.
 func reportOn(t *testing.T, measured, claimed Counters) (*Report, *Grant, *Receipt) {
 	g, e := grantTo("issuer", "subject", spec.TierMember)
