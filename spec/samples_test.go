@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"fleetmesh.org/fleetmesh/nostr"
@@ -280,4 +281,25 @@ func eventOf(b []byte, e *nostr.Event) bool {
 	}
 	e.Sig = nostr.Sig(sig)
 	return err1 == nil && err2 == nil
+}
+
+// Schemas are compiled when they are first used, by whoever comes first.
+func TestValidateFromManyGoroutines(t *testing.T) {
+	valid, invalid := loadSamples(t)
+	var all sync.WaitGroup
+	for i := range 4 {
+		all.Go(func() {
+			for j := range valid {
+				if err := valid[(i*17+j)%len(valid)].Check(); err != nil {
+					t.Error(err)
+				}
+			}
+			for j := range invalid {
+				if s := &invalid[(i*31+j)%len(invalid)]; s.Layer == "schema" && s.Check() == nil {
+					t.Errorf("%s is accepted", s.Name)
+				}
+			}
+		})
+	}
+	all.Wait()
 }
