@@ -220,7 +220,11 @@ func (h *Host) open(frame []byte) (*arrival, error) {
 	a := &arrival{from: from, anonymous: u.SenderKID == "", octets: int64(len(frame)), m: u.Message}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if err := h.replay.Admit(time.Now(), u.Message.From, u.Message); err != nil {
+	sender := u.Message.From
+	if !u.Authenticated() {
+		sender = "" // a name that nobody proved must not fill that node's memory
+	}
+	if err := h.replay.Admit(time.Now(), sender, u.Message); err != nil {
 		return nil, err
 	}
 	return a, nil
