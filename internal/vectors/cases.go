@@ -36,6 +36,9 @@ type Draft struct {
 	Input                                any
 }
 
+// Updating reports whether generated files are to be written anew.
+func Updating() bool { return *update }
+
 // Own returns the folder of the project's own vectors of an area.
 func Own(t testing.TB, area string) string {
 	t.Helper()
