@@ -34,11 +34,11 @@ func TestPublish(t *testing.T) {
 		if err != nil || a.OK || !a.Final() {
 			t.Errorf("bad: %+v, %v", a, err)
 		}
-		r.onAny = func(*fakeConn, string) bool { return true }
+		r.intercept(func(*fakeConn, string) bool { return true })
 		if _, err = c.Publish(t.Context(), e); !errors.Is(err, ErrTimeout) {
 			t.Errorf("silent relay: %v", err)
 		}
-		r.onAny = func(c *fakeConn, _ string) bool { _ = c.ws.CloseNow(); return true }
+		r.intercept(func(c *fakeConn, _ string) bool { _ = c.ws.CloseNow(); return true })
 		var lost *LostError
 		if _, err = c.Publish(t.Context(), e); !errors.As(err, &lost) {
 			t.Errorf("cut: %v", err)
@@ -141,7 +141,7 @@ func TestSubscribe(t *testing.T) {
 		s.Close()
 		s.Close()
 		synctest.Wait()
-		r.onAny = func(c *fakeConn, _ string) bool { c.send(nostr.AppendClosed(nil, "2", "restricted: no")); return true }
+		r.intercept(func(c *fakeConn, _ string) bool { c.send(nostr.AppendClosed(nil, "2", "restricted: no")); return true })
 		s, err = c.Subscribe(t.Context(), nostr.Filter{})
 		if err != nil {
 			t.Fatal(err)
@@ -197,8 +197,8 @@ func TestAuthOnDemand(t *testing.T) {
 			}
 			c.Close()
 		}
-		if r.counts["AUTH"] != 3 {
-			t.Errorf("%d AUTHs", r.counts["AUTH"])
+		if r.frames("AUTH") != 3 {
+			t.Errorf("%d AUTHs", r.frames("AUTH"))
 		}
 		r.authKey = false
 		c := r.dialT(t)
@@ -241,8 +241,8 @@ func TestQueryIsComplete(t *testing.T) {
 					}
 					seen[e.ID] = true
 				}
-				if r.counts["REQ"] > tc.maxReqs {
-					t.Errorf("%d REQs", r.counts["REQ"])
+				if r.frames("REQ") > tc.maxReqs {
+					t.Errorf("%d REQs", r.frames("REQ"))
 				}
 			})
 		})
@@ -273,8 +273,8 @@ func TestQueryLimitAndTies(t *testing.T) {
 			t.Errorf("a second that does not fit: %d, %v", len(got), err)
 		}
 		empty := nostr.Filter{Kinds: []nostr.Kind{}}
-		before := r.counts["REQ"]
-		if got, err := c.QueryAll(t.Context(), empty); err != nil || len(got) != 0 || r.counts["REQ"] != before {
+		before := r.frames("REQ")
+		if got, err := c.QueryAll(t.Context(), empty); err != nil || len(got) != 0 || r.frames("REQ") != before {
 			t.Errorf("empty list: %d, %v", len(got), err)
 		}
 	})
@@ -288,7 +288,7 @@ func TestCount(t *testing.T) {
 		if n, err := c.Count(t.Context(), nostr.Filter{}); err != nil || n.Count != 9 {
 			t.Error(n, err)
 		}
-		r.onAny = func(c *fakeConn, _ string) bool { c.send(nostr.AppendClosed(nil, "2", "unsupported: no")); return true }
+		r.intercept(func(c *fakeConn, _ string) bool { c.send(nostr.AppendClosed(nil, "2", "unsupported: no")); return true })
 		var closed *ClosedError
 		if _, err := c.Count(t.Context(), nostr.Filter{}); !errors.As(err, &closed) {
 			t.Error(err)
@@ -301,7 +301,7 @@ func TestHalfOpenIsNoticed(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *fakeRelay) {
 		c := r.dialT(t)
 		block := make(chan struct{})
-		r.onAny = func(*fakeConn, string) bool { <-block; return true }
+		r.intercept(func(*fakeConn, string) bool { <-block; return true })
 		s, err := c.Subscribe(t.Context(), nostr.Filter{})
 		if err != nil {
 			t.Fatal(err)

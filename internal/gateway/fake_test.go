@@ -131,6 +131,20 @@ func (r *fakeRelay) dialT(t testing.TB) *Conn {
 	return c
 }
 
+// intercept sets what sees every frame first.
+func (r *fakeRelay) intercept(f func(c *fakeConn, label string) bool) {
+	r.mu.Lock()
+	r.onAny = f
+	r.mu.Unlock()
+}
+
+// frames is how many frames of a label came.
+func (r *fakeRelay) frames(label string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.counts[label]
+}
+
 // cutAll ends all connections without a word.
 func (r *fakeRelay) cutAll() {
 	r.mu.Lock()

@@ -43,8 +43,8 @@ func TestFollowSurvivesDisconnects(t *testing.T) {
 		if st.Disconnects.Load() != 20 || st.Syncs.Load() != 21 || st.Age(now()) != 0 {
 			t.Errorf("%d disconnects, %d syncs, age %v", st.Disconnects.Load(), st.Syncs.Load(), st.Age(now()))
 		}
-		if r.counts["EVENT"] != 0 {
-			t.Errorf("%d events were sent back", r.counts["EVENT"])
+		if r.frames("EVENT") != 0 {
+			t.Errorf("%d events were sent back", r.frames("EVENT"))
 		}
 		if got := st.New.Load(); got != int64(want) {
 			t.Errorf("%d new, want %d", got, want)

@@ -126,7 +126,7 @@ func TestSyncComesToRest(t *testing.T) {
 func TestAcceptedAndNotKept(t *testing.T) {
 	world(t, func(t *testing.T, r *fakeRelay, local *store.Memory) {
 		fill(t, local, events(5, "ours")...)
-		r.onAny = func(c *fakeConn, label string) bool { return false }
+		r.intercept(func(c *fakeConn, label string) bool { return false })
 		gone := events(5, "ours")
 		peer, err := OpenPeerMemory(t.TempDir(), fakeURL, 0)
 		if err != nil {
@@ -227,7 +227,7 @@ func TestTooBigForever(t *testing.T) {
 		fill(t, r.db, es...)
 		r.negMax = 10
 		rep := mustSync(t, r, local, SyncOptions{})
-		if rep.New != 40 || rep.Windows > MaxWindows || rep.Sessions > 2*MaxWindows || r.counts["NEG-OPEN"] > 2*MaxWindows {
+		if rep.New != 40 || rep.Windows > MaxWindows || rep.Sessions > 2*MaxWindows || r.frames("NEG-OPEN") > 2*MaxWindows {
 			t.Errorf("%+v", rep)
 		}
 		if rep.Method != "negentropy and paging" && rep.Method != "paging" {
@@ -246,7 +246,7 @@ func TestCutInTheMiddle(t *testing.T) {
 			fill(t, r.db, events(5000, "common")...)
 			fill(t, local, events(5000, "common")...)
 			seen, cuts := 0, 0
-			r.onAny = func(c *fakeConn, l string) bool {
+			r.intercept(func(c *fakeConn, l string) bool {
 				if l != label || cuts >= 3 {
 					return false
 				}
@@ -256,7 +256,7 @@ func TestCutInTheMiddle(t *testing.T) {
 					return true
 				}
 				return false
-			}
+			})
 			rep := mustSync(t, r, local, SyncOptions{Direction: Both})
 			if cuts == 0 {
 				t.Errorf("%s: nothing was cut", label)
@@ -268,7 +268,7 @@ func TestCutInTheMiddle(t *testing.T) {
 				t.Errorf("%s: %d new", label, rep.New)
 			}
 			sameSets(t, r.db, local)
-			t.Logf("%s: %d cuts, %d bodies, %d offers", label, cuts, rep.Bodies, r.counts["EVENT"])
+			t.Logf("%s: %d cuts, %d bodies, %d offers", label, cuts, rep.Bodies, r.frames("EVENT"))
 			if rep.Bodies > 3000+cuts*fetchers*200 {
 				t.Errorf("%s: %d bodies for 3000 events", label, rep.Bodies)
 			}
@@ -440,23 +440,23 @@ func TestSyncErrors(t *testing.T) {
 			t.Errorf("dead relay: %v after %v", err, time.Since(start))
 		}
 		r.dead = false
-		r.onAny = func(c *fakeConn, label string) bool {
+		r.intercept(func(c *fakeConn, label string) bool {
 			if label == "NEG-OPEN" {
 				c.send(nostr.AppendNegMsg(nil, "1", []byte{0x61, 0xff}))
 			}
 			return true
-		}
+		})
 		if _, err := trySync(t, r, local, SyncOptions{}); ExitCode(err) != spec.ExitInvalid {
 			t.Errorf("nonsense: %v", err)
 		}
-		r.onAny = func(c *fakeConn, label string) bool { _ = c.ws.CloseNow(); return true }
+		r.intercept(func(c *fakeConn, label string) bool { _ = c.ws.CloseNow(); return true })
 		if _, err := trySync(t, r, local, SyncOptions{}); ExitCode(err) != spec.ExitUnreachable {
 			t.Errorf("flapping relay: %v", err)
 		}
 		if err := local.Close(); err != nil {
 			t.Fatal(err)
 		}
-		r.onAny = nil
+		r.intercept(nil)
 		if _, err := trySync(t, r, local, SyncOptions{}); ExitCode(err) != ExitLocal {
 			t.Errorf("closed store: %v", err)
 		}
