@@ -297,6 +297,24 @@ func TestDecay(t *testing.T) {
 	}
 }
 
+func TestDisuseNeverGoesBelowTheOpening(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := anyStanding(t)
+		s.IdleWindows = rapid.Int64Range(0, 50).Draw(t, "idle")
+		var used Counters
+		if rapid.Bool().Draw(t, "something") {
+			used = Counters{spec.CounterConnOpen: 1}
+			s.Limits[spec.LimitConnRate] = max(1, s.Limits[spec.LimitConnRate])
+		}
+		got, m := s.Close(Evaluate(s.Limits, used.Clone(), used), 0)
+		for n, v := range got.Limits {
+			if v < s.Limits[n] && v < spec.C().Open(n, s.Tier) {
+				t.Fatalf("%v took %s from %d to %d, below the opening", m, n, s.Limits[n], v)
+			}
+		}
+	})
+}
+
 func TestUnmeteredWindowGetsTheLeastStep(t *testing.T) {
 	s := NewStanding(spec.TierMember)
 	got, m := s.Close(Evaluate(s.Limits, nil, nil), 0)
