@@ -6,6 +6,7 @@ package policy
 import (
 	"context"
 	"fmt"
+	"net/netip"
 
 	"fleetmesh.org/fleetmesh/nostr"
 )
@@ -48,11 +49,12 @@ const (
 type Rejection struct {
 	Prefix Prefix
 	Text   string
+	Shadow bool // the sender is told that all is well
 }
 
 // Reject makes a Rejection.
 func Reject(p Prefix, format string, args ...any) *Rejection {
-	return &Rejection{p, fmt.Sprintf(format, args...)}
+	return &Rejection{Prefix: p, Text: fmt.Sprintf(format, args...)}
 }
 
 // String is the fourth element of an OK, or the third of a CLOSED: "prefix: text".
@@ -63,6 +65,7 @@ type Request struct {
 	Event  *nostr.Event
 	Source Source
 	Keys   []nostr.PubKey // with which the client has authenticated (NIP-42)
+	Client netip.Addr     // of the client; not valid for other sources. It is for deciding, never for a log
 	Now    int64          // unix seconds
 }
 

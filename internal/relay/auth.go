@@ -12,7 +12,7 @@ import (
 
 const (
 	kindAuth   nostr.Kind = 22242
-	authWindow            = 600 // seconds that created_at may be off, either way (NIP-42)
+	authWindow int64      = 600 // seconds that created_at may be off, either way (NIP-42)
 )
 
 // onAuth takes the answer to a challenge (NIP-42). Every AUTH gets an OK; all keys are kept.

@@ -27,6 +27,7 @@ type conn struct {
 	r      *Relay
 	nc     net.Conn
 	in     *frameReader
+	client netip.Addr
 	key    netip.Addr // the client as the limits count it
 	exempt bool
 	agent  string // of the client, for the count of bad subscription ids
@@ -62,7 +63,7 @@ type conn struct {
 
 func newConn(r *Relay, nc net.Conn, client netip.Addr) *conn {
 	c := &conn{
-		r: r, nc: nc, key: policy.ClientKey(client), exempt: r.exempt(client),
+		r: r, nc: nc, client: client, key: policy.ClientKey(client), exempt: r.exempt(client),
 		wake: make(chan struct{}, 1), gone: make(chan struct{}),
 	}
 	c.room.L = &c.mu

@@ -160,7 +160,7 @@ func (c *conn) onEvent(m *nostr.EventMessage, size int) {
 		return
 	}
 	o := &offer{event: m.Event, size: size, from: c, ctx: c.ctx, answer: answerClient}
-	o.Request = policy.Request{Event: m.Event, Source: policy.FromClient, Keys: c.readers(), Now: c.r.now().Unix()}
+	o.Request = policy.Request{Event: m.Event, Source: policy.FromClient, Keys: c.readers(), Client: c.client, Now: c.r.now().Unix()}
 	if v, done := c.r.precheck(o); done {
 		c.ok(m.RawID, v.OK, v.Reason)
 		return

@@ -137,6 +137,9 @@ func (r *Relay) precheck(o *offer) (Verdict, bool) {
 
 func (r *Relay) refuse(no *policy.Rejection) Verdict {
 	r.m.refused(no.Prefix)
+	if no.Shadow {
+		return Verdict{OK: true}
+	}
 	return Verdict{Reason: no.String()}
 }
 

@@ -22,7 +22,7 @@ import (
 )
 
 // patience is how long a test waits for what must come. It only ends tests that hang.
-const patience = 30 * time.Second
+const patience = 3 * time.Minute
 
 // Opcodes of RFC 6455.
 const (

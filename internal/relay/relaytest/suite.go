@@ -53,6 +53,8 @@ func Start(t testing.TB, s store.Store, options ...Option) *Relay {
 	cfg := relay.Config{Store: s, PublicURLs: []string{URL}}
 	cfg.Clock = func() time.Time { return time.Now().Add(time.Duration(r.shift.Load()) * time.Second) }
 	cfg.Limits.ConnectionsPerIP = -1
+	// On a busy machine a test's client may be slow; no test but those about it is to fail for that.
+	cfg.Limits.PingInterval, cfg.Limits.ReadTimeout, cfg.Limits.WriteTimeout = time.Hour, time.Hour, time.Hour
 	Unlimited(&cfg)
 	for _, o := range options {
 		o(&cfg)
@@ -144,14 +146,6 @@ func hasPrefix(s string, prefixes ...string) bool {
 
 // pub is a public key in hex.
 func pub(k nostr.SecretKey) string { return k.PubKey().String() }
-
-func ids(events ...*nostr.Event) []string {
-	out := []string{}
-	for _, e := range events {
-		out = append(out, e.ID.String())
-	}
-	return out
-}
 
 // live lists "sub content" of the EVENT messages among those seen.
 func (c *Client) live(seen []Message) []string {
