@@ -22,13 +22,23 @@ func eachPath(t *testing.T, f func(t *testing.T)) {
 
 // eachPathBench is eachPath for benchmarks.
 func eachPathBench(b *testing.B, f func(b *testing.B)) {
+	paths(func(name string, on func(func())) { on(func() { b.Run(name, f) }) })
+}
+
+// paths calls f for every path, with its name and a function that runs another on it.
+func paths(f func(name string, on func(func()))) {
 	best := haveADX
-	defer func() { haveADX = best }()
-	if best {
-		b.Run("adx", f)
+	on := func(adx bool) func(func()) {
+		return func(f func()) {
+			defer func() { haveADX = best }()
+			haveADX = adx
+			f()
+		}
 	}
-	haveADX = false
-	b.Run("portable", f)
+	if best {
+		f("adx", on(true))
+	}
+	f("portable", on(false))
 }
 
 // TestKernelPieces compares the kernel's linear operations with math/big.
