@@ -304,7 +304,15 @@ func (c *countCmd) Run(a *app) error {
 	if err != nil {
 		return &exit{gateway.ExitCode(err), err.Error()}
 	}
-	return a.print(n, func(w io.Writer) { fmt.Fprintln(w, n.Count) })
+	result := struct {
+		Count       int64  `json:"count"`
+		Approximate bool   `json:"approximate"`
+		HLL         string `json:"hll,omitempty"`
+	}{Count: n.Count, Approximate: n.Approximate}
+	if n.HLL != nil {
+		result.HLL = fmt.Sprintf("%x", *n.HLL)
+	}
+	return a.print(result, func(w io.Writer) { fmt.Fprintln(w, n.Count) })
 }
 
 // rawFilter checks a filter that goes on as text.

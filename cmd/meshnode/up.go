@@ -27,7 +27,7 @@ Examples:
 
 func (c *upCmd) Run(a *app) error {
 	return daemon.Run(a.ctx, daemon.Options{
-		Dir: a.dir, Listen: c.Listen, Log: c.logger(a.err),
+		Dir: a.dir, Listen: c.Listen, Build: version, Log: c.logger(a.err),
 		Ready: func(r daemon.Ready) { c.ready(a, r) },
 		Step:  c.step(a),
 	})
@@ -46,7 +46,7 @@ func (c *upCmd) logger(w io.Writer) *slog.Logger {
 
 // step shows long work before the node serves, such as mining the descriptor.
 func (c *upCmd) step(a *app) func(string, int64, int64) {
-	var last time.Time
+	last := time.Now() // quick work is not worth a line
 	return func(what string, done, all int64) {
 		if a.json || (time.Since(last) < time.Second && (all == 0 || done < all)) {
 			return

@@ -24,7 +24,7 @@ func face(c *RelaySpec, self nostr.PubKey) (relay.Config, error) {
 			Auth: slices.Contains(c.Off, "auth"), Count: slices.Contains(c.Off, "count"),
 			Search: slices.Contains(c.Off, "search"), Negentropy: slices.Contains(c.Off, "negentropy"),
 		},
-		Info: relay.Info{Name: c.Name, Description: c.Description, Contact: c.Contact, Icon: c.Icon, Self: self.String()},
+		Info: relay.Info{Name: c.Name, Description: c.Description, Contact: c.Contact, Icon: c.Icon, Self: self.String(), Software: "https://fleetmesh.org"},
 	}
 	for _, s := range c.TrustedProxies {
 		p, err := netip.ParsePrefix(s)

@@ -27,6 +27,7 @@ import (
 type federation struct {
 	n     *node
 	wss   *transport.WSS
+	wraps *transport.GiftWrap
 	ready chan struct{} // closed when host is there, or err
 	work  sync.WaitGroup
 	stops context.CancelFunc
@@ -42,7 +43,11 @@ func newFederation(n *node) (*federation, error) {
 	if err != nil {
 		return nil, fmt.Errorf("set up the network for peers: %w", err)
 	}
-	return &federation{n: n, wss: transport.NewWSS(network), ready: make(chan struct{})}, nil
+	wraps, err := newWraps(n, network)
+	if err != nil {
+		return nil, fmt.Errorf("set up gift wraps for peers: %w", err)
+	}
+	return &federation{n: n, wss: transport.NewWSS(network), wraps: wraps, ready: make(chan struct{})}, nil
 }
 
 // subprotocols lets peers in on the relay's own URL.
@@ -67,6 +72,7 @@ func (f *federation) start(ctx context.Context) error {
 			f.n.log.Error("federation is off", "err", err)
 		}
 		if err == nil {
+			f.collectWraps(ctx, h)
 			f.refresh(ctx)
 		}
 	})
@@ -114,7 +120,8 @@ func (f *federation) config(d *nostr.Event) host.Config {
 	return host.Config{
 		Agent: n.agent, Agreement: agreement, Dir: filepath.Dir(n.opt.Dir.Journal()), Store: n.store, View: store.View{Hide: hide},
 		Take: f.take, Publish: f.publish, Find: f.find, Descriptor: f.own,
-		Transports: []transport.Transport{f.wss}, Ours: []transport.Endpoint{{Scheme: "wss"}}, Log: n.log,
+		Transports: []transport.Transport{f.wss, f.wraps},
+		Ours:       []transport.Endpoint{{Scheme: f.wss.Scheme()}, {Scheme: f.wraps.Scheme(), Preference: transport.LastPreference}}, Log: n.log,
 		Mesh: mesh.Config{
 			Self: n.agent.PubKey(), Class: spec.Class(c.Class), Digest: spec.DigestHex(), Protocols: protocols(), Descriptor: d.ID,
 			Enrolment: mesh.Enrolment(c.Federation.Enrolment), PoWBits: f.bits(), Window: c.Federation.WindowSeconds, Serve: []json.RawMessage{json.RawMessage(`{}`)},

@@ -26,6 +26,7 @@ import (
 type Options struct {
 	Dir    Dir
 	Listen string // instead of spec.relay.listen
+	Build  string // version that the information document tells
 	Log    *slog.Logger
 	Ready  func(Ready)                        // called once, when the node serves
 	Step   func(what string, done, all int64) // progress of long work before that; all is 0 where unknown
@@ -125,6 +126,8 @@ func (n *node) serve(ctx context.Context, ln net.Listener, made bool) (err error
 		return err
 	}
 	cfg.Store, cfg.Log = n.store, n.log
+	cfg.Info.Version = n.opt.Build
+	fitFiles(&cfg.Limits, n.log)
 	cfg.PublicURLs = append([]string{n.url}, cfg.PublicURLs...)
 	cfg.Subprotocols = n.fed.subprotocols()
 	if n.relay, err = relay.New(cfg); err != nil {

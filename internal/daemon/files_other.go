@@ -1,0 +1,5 @@
+//go:build !unix
+
+package daemon
+
+func raiseFileLimit() int { return 0 }
