@@ -143,6 +143,9 @@ func (h *Host) Start(listeners ...transport.Listener) {
 	h.step(mesh.Woken{})
 }
 
+// Serve accepts streams from one more listener until that or the host ends.
+func (h *Host) Serve(l transport.Listener) { h.accept(l) }
+
 // Stop says goodbye to peers within ctx, and ends everything.
 func (h *Host) Stop(ctx context.Context) error {
 	h.step(mesh.Stopping{})

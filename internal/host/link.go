@@ -227,7 +227,7 @@ func endpoints(d *identity.Descriptor) (out []transport.Endpoint) {
 	for _, e := range d.Endpoints {
 		out = append(out, transport.Endpoint{Scheme: e.Scheme, Address: e.Address, Preference: e.Preference})
 	}
-	return out
+	return transport.LastResort(out)
 }
 
 // adopt makes a stream the one that is sent on. What is sent is sealed to the peer, so a first contact, which proves nothing, may be

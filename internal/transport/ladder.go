@@ -60,6 +60,23 @@ func best(eps []Endpoint) map[string]int {
 	return m
 }
 
+// LastPreference puts a gift wrap below everything that anybody advertises: it is
+// the slowest carrier, and shows relays that two keys exchanged something.
+const LastPreference = 1 << 20
+
+// LastResort adds to a node's endpoints what always works (protocol § Control
+// plane, Transport binding): every URL where it may only be an ordinary relay
+// that answers still takes a gift wrap for it.
+func LastResort(endpoints []Endpoint) []Endpoint {
+	out := slices.Clone(endpoints)
+	for _, e := range endpoints {
+		if e.Scheme == "wss" {
+			out = append(out, Endpoint{Scheme: "giftwrap", Address: e.Address, Preference: LastPreference})
+		}
+	}
+	return out
+}
+
 // Remembered moves the rung that carried the last session, if it is still on the
 // ladder, to the top: nodes cache the negotiated transport for later sessions.
 // The rest keep their order. An endpoint is the same when scheme and address are.

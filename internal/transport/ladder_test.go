@@ -77,6 +77,18 @@ func TestLadderAgrees(t *testing.T) {
 	})
 }
 
+func TestLastResort(t *testing.T) {
+	theirs := []transport.Endpoint{ep("wss", "wss://r.test", 40), ep("iroh", "x", 90)}
+	ours := []transport.Endpoint{ep("wss", "", 0), ep("iroh", "", 0), ep("giftwrap", "", transport.LastPreference)}
+	got := transport.Ladder(ours, transport.LastResort(theirs))
+	if s := fmt.Sprint(schemes(got)); s != "[wss iroh giftwrap]" || got[2].Endpoint.Address != "wss://r.test" {
+		t.Errorf("ladder %v", got)
+	}
+	if len(theirs) != 2 {
+		t.Error("the argument was changed")
+	}
+}
+
 func TestRemembered(t *testing.T) {
 	rungs := transport.Ladder([]transport.Endpoint{ep("a", "", 1), ep("b", "", 2), ep("c", "", 3)},
 		[]transport.Endpoint{ep("a", "x", 0), ep("b", "y", 0), ep("c", "z", 0)})
