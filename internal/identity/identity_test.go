@@ -164,6 +164,28 @@ func TestCoverageClaims(t *testing.T) {
 	}
 }
 
+func TestFaceStatus(t *testing.T) {
+	e := FaceStatus(anchorDescriptor("one"), Face{Endpoint: "wss://relay.example.org", Network: "clearnet", NIPs: []int{77, 1, 11, 1}, PoW: true, Shards: []string{"bristol"}, Info: "{}"}, vectorNow)
+	got, _ := json.Marshal(e.Tags)
+	want := `[["d","wss://relay.example.org"],["n","clearnet"],["N","1"],["N","11"],["N","77"],["R","!auth"],["R","!payment"],["R","!writes"],["R","pow"],["t","bristol"],["expiration","1787604800"]]`
+	if string(got) != want || e.Content != "{}" {
+		t.Fatal(string(got))
+	}
+}
+
+func TestBindTransport(t *testing.T) {
+	d := anchorDescriptor("one")
+	if d.RefreshAt() <= d.CreatedAt || d.RefreshAt() >= d.Expiration {
+		t.Fatal(d.RefreshAt())
+	}
+	if err := d.BindTransport(d.Transport[0], vectorNow); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.BindTransport(vectorKeys("two").Transport.Public(), vectorNow); CodeOf(err) != UnknownWire {
+		t.Fatal(err)
+	}
+}
+
 func TestBase58RoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := rapid.SliceOfN(rapid.Byte(), 0, 60).Draw(t, "b")

@@ -449,6 +449,48 @@ func TestRoundFigures(t *testing.T) {
 	})
 }
 
+// Sender and receiver see the same created_time, so while their clocks are within the skew of each other they
+// count a message in the same window, and their counters are equal however messages are ordered or repeated in between.
+func TestTwoSidedEqualityOfMetering(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		length := rapid.Int64Range(60, 86400).Draw(t, "length")
+		skew := rapid.Int64Range(-60, 60).Draw(t, "skew")
+		start := rapid.Int64Range(0, 1<<33).Draw(t, "start")
+		sent, got := map[int64]Counters{}, map[int64]Counters{}
+		count := func(into map[int64]Counters, w Window, c Counters) {
+			if into[w.Epoch] == nil {
+				into[w.Epoch] = Counters{}.Clone()
+			}
+			into[w.Epoch].Add(c)
+		}
+		type message struct {
+			created int64
+			cost    Counters
+		}
+		var flight []message
+		for range rapid.IntRange(0, 40).Draw(t, "messages") {
+			at := start + rapid.Int64Range(0, 3*length).Draw(t, "at")
+			m := message{at, Counters{spec.CounterBytesIn: rapid.Int64Range(1, 5000).Draw(t, "octets"), spec.CounterReq: 1}}
+			count(sent, AssignWindow(m.created, m.created, length), m.cost)
+			flight = append(flight, m)
+		}
+		for len(flight) > 0 {
+			i := rapid.IntRange(0, len(flight)-1).Draw(t, "next")
+			m := flight[i]
+			flight = append(flight[:i], flight[i+1:]...)
+			count(got, AssignWindow(m.created, m.created+skew, length), m.cost)
+		}
+		if len(sent) != len(got) {
+			t.Fatal(sent, got)
+		}
+		for epoch, c := range sent {
+			if !c.Covers(got[epoch]) || !got[epoch].Covers(c) {
+				t.Fatalf("window %d: %v sent, %v counted", epoch, c, got[epoch])
+			}
+		}
+	})
+}
+
 func TestAssignWindow(t *testing.T) {
 	w := WindowAt(t0, 3600)
 	edge := w.End()
