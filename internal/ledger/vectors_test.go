@@ -665,6 +665,9 @@ func trustDrafts() []vectors.Draft {
 	add("four-members", "Four are.", spec.S0, v("a", spec.TierMember, spec.S2), v("b", spec.TierMember, spec.S2), v("c", spec.TierMember, spec.S2), v("d", spec.TierMember, spec.S2))
 	add("strangers", "Strangers weigh nothing.", spec.S0, v("a", spec.TierProbation, spec.S4), v("b", spec.TierProbation, spec.S4))
 	add("one-key-twice", "A reporter speaks once.", spec.S0, v("a", spec.TierTrusted, spec.S2), v("a", spec.TierTrusted, spec.S2))
+	older := young
+	older.CleanWindows = 167
+	add("one-key-twice-heavier", "Of two voices of one key the weightier counts, and not both.", spec.S0, young, older)
 	add("young", "Half a week is half the weight.", spec.S0, young)
 	add("false-reports", "One false report in four costs a quarter.", spec.S0, liar)
 	add("other-topic", "A finding of compute moves nothing in transit.", spec.S0, compute)
