@@ -47,8 +47,9 @@ type conn struct {
 	mu       sync.Mutex
 	room     sync.Cond // on mu: something was written or answered, or the connection ends
 	queue    []outItem
-	owed     int // octets queued or in writing
-	kept     int // octets held for after an EOSE; they do not leave until its query ends
+	owed     int  // octets queued or in writing
+	kept     int  // octets held for after an EOSE; they do not leave until its query ends
+	leaving  bool // the relay shuts down: nothing more is read, what was read is answered
 	closing  bool
 	discard  bool
 	code     ws.StatusCode
@@ -88,9 +89,10 @@ func (c *conn) serve(early []byte) {
 		c.end(closed.code, closed.reason, true)
 	case errors.As(err, &peer):
 		c.end(peer.code, "", true)
-	default:
-		c.end(0, "", true)
+	case errors.Is(err, errEnded):
+		c.leave()
 	}
+	c.end(0, "", true) // if it has not ended yet
 	c.cancel()
 	c.dropAll()
 	c.linger()
@@ -137,11 +139,11 @@ var errEnded = errors.New("ended by the relay")
 func (c *conn) pause() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for !c.closing && (c.owed > c.r.lim.MaxOutboundBytes/2 || c.inFlight >= c.r.lim.MaxInFlight ||
+	for !c.closing && !c.leaving && (c.owed > c.r.lim.MaxOutboundBytes/2 || c.inFlight >= c.r.lim.MaxInFlight ||
 		c.queries.full() || c.negLane.full()) {
 		c.room.Wait()
 	}
-	return !c.closing
+	return !c.closing && !c.leaving
 }
 
 // linger reads on for a moment after our close frame, for the client's own to arrive.
@@ -172,8 +174,29 @@ func (c *conn) endLocked(code ws.StatusCode, reason string, discard bool) {
 	c.nudge()
 }
 
-func (c *conn) goodbye() { c.end(ws.StatusGoingAway, "the relay is shutting down", false) }
-func (c *conn) sever()   { _ = c.nc.Close() }
+// goodbye stops the reading; the reader's goroutine then says goodbye when every event has its answer.
+func (c *conn) goodbye() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.leaving = true
+	_ = c.nc.SetReadDeadline(time.Unix(1, 0))
+	c.room.Broadcast()
+}
+
+// leave waits for the answers to what was read, if the relay shuts down.
+func (c *conn) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.leaving {
+		return
+	}
+	for !c.closing && c.inFlight > 0 {
+		c.room.Wait()
+	}
+	c.endLocked(ws.StatusGoingAway, "the relay is shutting down", false)
+}
+
+func (c *conn) sever() { _ = c.nc.Close() }
 
 // shed ends a connection that is owed more than it may be. The caller holds mu.
 func (c *conn) shed(needed int) {
@@ -217,7 +240,7 @@ func (c *conn) onSilence() { c.push(outItem{op: ws.OpPing}) }
 func (c *conn) patience(deadline time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closing {
+	if c.closing || c.leaving {
 		return false
 	}
 	_ = c.nc.SetReadDeadline(deadline)

@@ -333,6 +333,9 @@ func (f *frameReader) fill() error {
 		if err == nil || !errors.As(err, &ne) || !ne.Timeout() {
 			return err
 		}
+		if !f.ctl.patience(now.Add(f.silence)) {
+			return errEnded
+		}
 		if f.pinged {
 			return &closeError{ws.StatusPolicyViolation, "no answer to a ping"}
 		}

@@ -233,8 +233,8 @@ func (r *Relay) detach(p peer) {
 	delete(r.conns, p)
 }
 
-// Shutdown takes no more connections, says goodbye to those that are there (close code 1001),
-// finishes every event that was read, and returns when all is done or ctx ends; then the rest is cut. It may
+// Shutdown takes no more connections, reads nothing more from those that are there, answers every
+// event that was read, says goodbye (close code 1001), and returns when all is done or ctx ends; then the rest is cut. It may
 // be called more than once. The store stays open: it is the caller's.
 func (r *Relay) Shutdown(ctx context.Context) error {
 	r.mu.Lock()

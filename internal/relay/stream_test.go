@@ -287,6 +287,38 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
+// TestShutdownAnswers what is on its way to the store.
+func TestShutdownAnswers(t *testing.T) {
+	gate := make(chan struct{})
+	f := &failing{Store: memory(t), fail: func([]*nostr.Event) (error, error) {
+		gate <- struct{}{}
+		<-gate
+		return nil, nil
+	}}
+	r := relaytest.Start(t, f)
+	c := r.Dial(t)
+	e := relaytest.Event(relaytest.A, relaytest.T0, 1, nil, "last")
+	c.Send(string(nostr.AppendPublish(nil, e)))
+	<-gate // it is being stored
+	done := make(chan error)
+	go func() { done <- r.Shutdown(t.Context()) }()
+	relaytest.Await(t, "the relay to go down", func() bool {
+		_, status, _ := relaytest.Handshake(t, r.Addr, "/")
+		return status == 503
+	})
+	close(gate)
+	if ok := c.AwaitOK(e.ID.String()); !ok.OK {
+		t.Error(ok.Reason)
+	}
+	if closed := c.AwaitClose(); closed.Code != 1001 {
+		t.Errorf("closed with %v", closed)
+	}
+	_ = c.Conn.Close()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
 // TestSubprotocol runs another protocol at the same URL.
 func TestSubprotocol(t *testing.T) {
 	ended := make(chan error, 1)
