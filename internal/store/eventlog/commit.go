@@ -2,9 +2,7 @@ package eventlog
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"syscall"
 
 	"fleetmesh.org/fleetmesh/internal/store"
 	"fleetmesh.org/fleetmesh/nostr"
@@ -65,7 +63,7 @@ func (s *Store) writable() error {
 // fail makes the store read-only for good: after a failed write or sync nobody knows what
 // is on the disk, so nothing may be acknowledged any more until the log is read again.
 func (s *Store) fail(err error) error {
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+	if isFull(err) {
 		err = fmt.Errorf("%w: the disk is full: %w", store.ErrFull, err)
 	}
 	err = fmt.Errorf("%w until it is opened again: %w", store.ErrReadOnly, err)

@@ -7,7 +7,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"syscall"
 )
+
+// isFull says whether an error is that of a full disk.
+func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) }
 
 // SyncDir does nothing where directories cannot be synced.
 func (d osFS) SyncDir() error { return nil }

@@ -10,6 +10,11 @@ import (
 	"syscall"
 )
 
+// isFull says whether an error is that of a full disk.
+func isFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
 func (d osFS) SyncDir() error {
 	f, err := os.Open(d.dir)
 	if err != nil {

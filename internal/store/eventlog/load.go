@@ -414,7 +414,7 @@ func (s *Store) restart() error {
 	s.hash = newHasher(key)
 	s.tables = newTables(s.opts.AdvisoryRefusals)
 	clear(s.damaged)
-	s.lsn, s.maxSeq = 0, 0
+	s.lsn, s.maxSeq = next.LSN, 0
 	s.returned.Store(next.Returned)
 	return nil
 }

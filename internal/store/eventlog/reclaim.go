@@ -154,7 +154,9 @@ func (s *Store) copyLiving(n snapshot, l, to *logFile, m *moves, stop func() boo
 	size := int64(logHeader)
 	var buf []byte
 	count := 0
+	var seen, kept uint64 // lsns
 	_, _, err := l.scan(logHeader, func(r *record, p pos) error {
+		seen = max(seen, r.lsn)
 		if count++; count%1024 == 0 && stop() {
 			return store.ErrClosed
 		}
@@ -173,6 +175,7 @@ func (s *Store) copyLiving(n snapshot, l, to *logFile, m *moves, stop func() boo
 		if !alive {
 			json = nil
 		}
+		kept = max(kept, r.lsn)
 		buf = appendRecord(buf[:0], r.lsn, json, &fx)
 		if alive {
 			m.offs = append(m.offs, p.off)
@@ -182,6 +185,11 @@ func (s *Store) copyLiving(n snapshot, l, to *logFile, m *moves, stop func() boo
 		_, err := w.Write(buf)
 		return err
 	})
+	if err == nil && kept < seen { // an empty record, so that no number is ever given twice
+		buf = appendRecord(buf[:0], seen, nil, &effects{})
+		size += int64(len(buf))
+		_, err = w.Write(buf)
+	}
 	if err == nil {
 		err = w.flush()
 	}

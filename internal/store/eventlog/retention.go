@@ -65,7 +65,7 @@ func (s *Store) room(ctx context.Context, _ []*nostr.Event) error {
 	for n := 0; ; n++ {
 		if s.inMemory() > maxMemory*s.opts.FlushDocs && n < 1000 {
 			if _, err := s.pass(s.stopped.Load); err != nil {
-				return err
+				return noRoom(err)
 			}
 			continue
 		}
@@ -84,13 +84,13 @@ func (s *Store) room(ctx context.Context, _ []*nostr.Event) error {
 		}
 		more, err := s.pass(func() bool { return s.stopped.Load() || ctx.Err() != nil })
 		if err != nil {
-			return fmt.Errorf("make room: %w", err)
+			return noRoom(err)
 		}
 		if more {
 			continue
 		}
 		if more, err = s.advance(); err != nil {
-			return fmt.Errorf("make room: %w", err)
+			return noRoom(err)
 		}
 		if !more {
 			if total < q*9/10 {
@@ -99,6 +99,13 @@ func (s *Store) room(ctx context.Context, _ []*nostr.Event) error {
 			return fmt.Errorf("%w: %d of %d bytes, and nothing more can be removed", store.ErrFull, total, q)
 		}
 	}
+}
+
+func noRoom(err error) error {
+	if isFull(err) {
+		return fmt.Errorf("%w: the disk is full: %w", store.ErrFull, err)
+	}
+	return fmt.Errorf("make room: %w", err)
 }
 
 // advance makes a checkpoint of what is in memory, so that more of the log can be rewritten.
