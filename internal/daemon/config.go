@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml"
+
+	"fleetmesh.org/fleetmesh/internal/transport"
 )
 
 // Config is the MeshNode manifest that a node directory holds as node.yaml (§ Operator surface). Unknown keys are
@@ -34,6 +36,7 @@ type Spec struct {
 	Class        string         `yaml:"class"` // anchor, edge or leaf
 	Operator     Operator       `yaml:"operator,omitempty"`
 	Endpoints    []EndpointSpec `yaml:"endpoints,omitempty"`
+	Proxy        string         `yaml:"proxy,omitempty"` // socks5://address:port through which every outgoing connection goes
 	Relay        RelaySpec      `yaml:"relay"`
 	Storage      StorageSpec    `yaml:"storage"`
 	Federation   Federation     `yaml:"federation"`
@@ -175,6 +178,9 @@ func (c *Config) check() error {
 	}
 	if w := s.Federation.WindowSeconds; w != 0 && (w < 60 || w > 86400) {
 		bad("spec.federation.windowSeconds is %d, want 60 to 86400", w)
+	}
+	if _, err := transport.NewNetwork(s.Proxy, nil); err != nil {
+		bad("spec.proxy: %v", err)
 	}
 	errs = append(errs, s.Relay.check()...)
 	return errors.Join(errs...)

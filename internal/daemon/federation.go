@@ -28,7 +28,8 @@ type federation struct {
 	n     *node
 	wss   *transport.WSS
 	wraps *transport.GiftWrap
-	ready chan struct{} // closed when host is there, or err
+	net   *transport.Network // how this node dials
+	ready chan struct{}      // closed when host is there, or err
 	work  sync.WaitGroup
 	stops context.CancelFunc
 
@@ -39,7 +40,7 @@ type federation struct {
 }
 
 func newFederation(n *node) (*federation, error) {
-	network, err := transport.NewNetwork("", nil)
+	network, err := transport.NewNetwork(n.cfg.Spec.Proxy, nil)
 	if err != nil {
 		return nil, fmt.Errorf("set up the network for peers: %w", err)
 	}
@@ -47,7 +48,7 @@ func newFederation(n *node) (*federation, error) {
 	if err != nil {
 		return nil, fmt.Errorf("set up gift wraps for peers: %w", err)
 	}
-	return &federation{n: n, wss: transport.NewWSS(network), wraps: wraps, ready: make(chan struct{})}, nil
+	return &federation{n: n, wss: transport.NewWSS(network), wraps: wraps, net: network, ready: make(chan struct{})}, nil
 }
 
 // subprotocols lets peers in on the relay's own URL.
@@ -272,15 +273,15 @@ func (f *federation) find(ctx context.Context, key nostr.PubKey, hints []string)
 	err := errors.New("no relay was named: give one with --relay")
 	for _, url := range hints {
 		var e *nostr.Event
-		if e, err = findAt(ctx, url, key); err == nil {
+		if e, err = f.findAt(ctx, url, key); err == nil {
 			return e, nil
 		}
 	}
 	return nil, err
 }
 
-func findAt(ctx context.Context, url string, key nostr.PubKey) (*nostr.Event, error) {
-	conn, err := gateway.Dial(ctx, url, gateway.Options{})
+func (f *federation) findAt(ctx context.Context, url string, key nostr.PubKey) (*nostr.Event, error) {
+	conn, err := gateway.Dial(ctx, url, gateway.Options{Client: f.net.HTTPClient()})
 	if err != nil {
 		return nil, err
 	}

@@ -48,6 +48,7 @@ type syncJob struct {
 	store store.Store
 	sink  gateway.Sink
 	key   *nostr.SecretKey
+	proxy string // where the request names none
 	log   *slog.Logger
 }
 
@@ -66,6 +67,9 @@ func (j *syncJob) run(ctx context.Context, p SyncParams, step func(SyncStep)) (S
 	dial := gateway.Options{Log: j.log}
 	if p.Auth {
 		dial.Key = j.key
+	}
+	if p.Proxy == "" {
+		p.Proxy = j.proxy
 	}
 	if p.Proxy != "" {
 		if dial.Proxy, err = url.Parse(p.Proxy); err != nil {
@@ -97,6 +101,11 @@ func (j *syncJob) run(ctx context.Context, p SyncParams, step func(SyncStep)) (S
 // Sync runs a sync on a stopped node.
 func (o *Offline) Sync(ctx context.Context, dir Dir, p SyncParams, step func(SyncStep)) (SyncStep, error) {
 	j := &syncJob{dir: dir, store: o.store, sink: &gateway.StoreSink{Store: o.store, Policy: o.policy}, log: slog.New(slog.DiscardHandler)}
+	cfg, err := LoadConfig(dir.Config())
+	if err != nil {
+		return SyncStep{}, err
+	}
+	j.proxy = cfg.Spec.Proxy
 	if p.Auth {
 		k, err := dir.LoadKeys()
 		if err != nil {
@@ -142,14 +151,14 @@ func (n *node) sync(ctx context.Context, raw json.RawMessage, notify func(any)) 
 	if err := control.Params(raw, &p); err != nil {
 		return nil, err
 	}
-	j := &syncJob{dir: n.opt.Dir, store: n.store, sink: relaySink{n}, key: &n.keys.Node, log: n.log}
+	j := &syncJob{dir: n.opt.Dir, store: n.store, sink: relaySink{n}, key: &n.keys.Node, proxy: n.cfg.Spec.Proxy, log: n.log}
 	return j.run(ctx, p, func(s SyncStep) { notify(s) })
 }
 
 // PrintSync writes what a sync did for a person.
 func PrintSync(w io.Writer, s SyncStep) {
 	fmt.Fprintln(w, s.Summary)
-	if s.Report != nil {
+	if s.Report != nil && s.Report.Method != "" {
 		fmt.Fprintf(w, "by %s: %d sessions, %d messages, %d windows, %d reconnects, %d octets in, %d out\n",
 			s.Report.Method, s.Report.Sessions, s.Report.Messages, s.Report.Windows, s.Report.Reconnects, s.Report.BytesIn, s.Report.BytesOut)
 	}

@@ -40,7 +40,6 @@ func TestMain(m *testing.M) {
 
 // node is a running meshnode.
 type node struct {
-	t   *testing.T
 	dir string
 	url string
 	cmd *exec.Cmd
@@ -62,15 +61,24 @@ func newDir(t *testing.T) string {
 // up starts a node on a port of its own and waits until it says that it serves.
 func up(t *testing.T, dir string, args ...string) *node {
 	t.Helper()
-	n := &node{t: t, dir: dir, log: new(bytes.Buffer), end: make(chan error, 1)}
+	n, err := launch(dir, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(n.kill)
+	return n
+}
+
+func launch(dir string, args ...string) (*node, error) {
+	n := &node{dir: dir, log: new(bytes.Buffer), end: make(chan error, 1)}
 	n.cmd = exec.Command(binary, append([]string{"up", "--json", "--dir", dir, "--listen", "127.0.0.1:0"}, args...)...)
 	n.cmd.Stderr = n.log
 	out, err := n.cmd.StdoutPipe()
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	if err := n.cmd.Start(); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	ready := make(chan string, 1)
 	go func() {
@@ -83,36 +91,41 @@ func up(t *testing.T, dir string, args ...string) *node {
 		}
 		n.end <- n.cmd.Wait()
 	}()
-	t.Cleanup(n.kill)
 	select {
 	case n.url = <-ready:
+		return n, nil
 	case err := <-n.end:
 		n.end <- err
-		t.Fatalf("meshnode up ended: %v\n%s", err, n.log)
-	case <-time.After(30 * time.Second):
-		t.Fatalf("meshnode up did not serve in 30 s\n%s", n.log)
+		return nil, fmt.Errorf("meshnode up ended: %w\n%s", err, n.log)
+	case <-time.After(60 * time.Second):
+		n.kill()
+		return nil, fmt.Errorf("meshnode up did not serve in 60 s\n%s", n.log)
 	}
-	return n
 }
 
 // kill ends the node as kill -9 does. A node that has ended already is left alone.
 func (n *node) kill() {
-	if n.cmd.ProcessState == nil {
-		_ = n.cmd.Process.Kill() // it may have ended by itself
-		n.end <- <-n.end
-	}
+	_ = n.cmd.Process.Kill() // it may have ended by itself
+	n.end <- <-n.end
 }
 
-// stop ends the node as systemd does, and wants status 0.
-func (n *node) stop() {
-	n.t.Helper()
+// halt ends the node as systemd does, and wants status 0.
+func (n *node) halt() error {
 	if err := n.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		n.t.Fatal(err)
+		return err
 	}
 	err := <-n.end
 	n.end <- err
 	if err != nil {
-		n.t.Fatalf("meshnode up after SIGTERM: %v\n%s", err, n.log)
+		return fmt.Errorf("meshnode up after SIGTERM: %w\n%s", err, n.log)
+	}
+	return nil
+}
+
+func (n *node) stop(t *testing.T) {
+	t.Helper()
+	if err := n.halt(); err != nil {
+		t.Fatal(err)
 	}
 }
 

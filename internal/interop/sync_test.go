@@ -143,8 +143,8 @@ func TestTwoNodesReconcile(t *testing.T) {
 	if rest.Fetched != 0 || rest.Sent != 0 {
 		t.Errorf("a sync at rest moved %+v", rest)
 	}
-	a.stop()
-	b.stop()
+	a.stop(t)
+	b.stop(t)
 }
 
 // unlimit switches the rates for clients off: the two nodes of a test are one operator's.

@@ -93,6 +93,6 @@ func TestThreadOfTwoRealNodes(t *testing.T) {
 			}
 		}
 	}
-	a.stop()
-	b.stop()
+	a.stop(t)
+	b.stop(t)
 }
