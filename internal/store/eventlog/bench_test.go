@@ -185,6 +185,7 @@ func BenchmarkQuery(b *testing.B) {
 	for _, name := range []string{"id", "author+kind", "tag+kind", "kinds window", "feed"} {
 		b.Run(name, func(b *testing.B) {
 			rows := 0
+			before := cpu()
 			for range b.N {
 				for _, err := range s.Query(context.Background(), []nostr.Filter{cases[name]()}, store.View{}, 0, 1_700_000_000) {
 					if err != nil {
@@ -193,6 +194,7 @@ func BenchmarkQuery(b *testing.B) {
 					rows++
 				}
 			}
+			b.ReportMetric(float64((cpu()-before).Microseconds())/float64(b.N), "cpu-µs/op")
 			b.ReportMetric(float64(rows)/float64(b.N), "rows")
 		})
 	}
@@ -209,6 +211,7 @@ func BenchmarkSet(b *testing.B) {
 		for _, warm := range []bool{false, true} {
 			b.Run(fmt.Sprintf("%s/cached=%v", name, warm), func(b *testing.B) {
 				n := 0
+				before := cpu()
 				for range b.N {
 					if !warm {
 						s.cache = newPartCache(64 << 20)
@@ -221,6 +224,7 @@ func BenchmarkSet(b *testing.B) {
 					set.Sum(n/3, n/2)
 					release()
 				}
+				b.ReportMetric(float64((cpu()-before).Microseconds())/float64(b.N), "cpu-µs/op")
 				b.ReportMetric(float64(n), "items")
 			})
 		}

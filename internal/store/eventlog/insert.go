@@ -267,7 +267,8 @@ func (s *Store) Purge(ctx context.Context, ids []nostr.ID, reason string, now in
 }
 
 // purge removes ids and refuses them from now on. Their addresses keep the purged version
-// as the floor, so that older versions do not come in their place.
+// as the floor, so that older versions do not come in their place; what goes for lack of room or for its
+// age needs none, as older versions are refused or go for the same reason.
 func (s *Store) purge(ids []nostr.ID, reason string, now int64) (held int, err error) {
 	fx := effects{at: now}
 	for _, id := range ids {
@@ -283,7 +284,7 @@ func (s *Store) purge(ids []nostr.ID, reason string, now int64) (held int, err e
 			continue
 		}
 		held++
-		if d.kind.IsReplaceable() || d.kind.IsAddressable() {
+		if reason != store.ReasonRetention && (d.kind.IsReplaceable() || d.kind.IsAddressable()) {
 			var e *nostr.Event
 			if e, err = s.latest().eventOf(&d, at); err != nil && !isDamaged(err) {
 				break
