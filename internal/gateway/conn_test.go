@@ -296,6 +296,37 @@ func TestCount(t *testing.T) {
 	})
 }
 
+// TestGarbage: a relay that talks nonsense harms nobody but itself.
+func TestGarbage(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *fakeRelay) {
+		c := r.dialT(t)
+		defer c.Close()
+		fill(t, r.db, events(3, "x")...)
+		nonsense := []string{
+			``, `[]`, `{}`, `["EVENT"]`, `["EVENT","1",{}]`, `["EOSE","99"]`, `["EOSE"]`, `["OK","zz",true,""]`, `["OK"]`, `["CLOSED","77","x"]`,
+			`["COUNT","5",{"count":-1}]`, `["COUNT","1",{"count":"x"}]`, `["NEG-MSG","1","zz"]`, `["NEG-MSG","1","61"]`, `["NEG-ERR","1"]`, `["AUTH"]`, `["NOTICE","x"]`,
+			`["WHAT","1"]`, `[[[[[[[[`, "\x00\xff",
+		}
+		r.intercept(func(fc *fakeConn, _ string) bool {
+			for range 200 {
+				for _, s := range nonsense {
+					fc.send([]byte(s))
+				}
+			}
+			return false
+		})
+		if got, err := c.QueryAll(t.Context(), nostr.Filter{}); err != nil || len(got) != 3 {
+			t.Errorf("%d, %v", len(got), err)
+		}
+		if n, err := c.Count(t.Context(), nostr.Filter{}); err != nil || n.Count != 3 {
+			t.Error(n, err)
+		}
+		if c.Strays() < 1000 {
+			t.Errorf("%d strays", c.Strays())
+		}
+	})
+}
+
 // TestHalfOpenIsNoticed: a peer that is gone without a word is found out by pings.
 func TestHalfOpenIsNoticed(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *fakeRelay) {
@@ -393,4 +424,20 @@ func TestPrefix(t *testing.T) {
 			t.Errorf("%q: %q", reason, got)
 		}
 	}
+}
+
+func FuzzReason(f *testing.F) {
+	f.Add("rate-limited: try again in 5 s")
+	f.Add("blocked: this query is too big")
+	f.Add("1e999999999 s 5m 3ms")
+	f.Fuzz(func(t *testing.T, reason string) {
+		if d := askedDelay(reason); d < 0 || d > maxDelay {
+			t.Errorf("%v", d)
+		}
+		if p := Prefix(reason); len(p) > 20 {
+			t.Errorf("%q", p)
+		}
+		_ = refusesNegentropy(reason)
+		_ = (&NegError{Reason: reason}).TooBig()
+	})
 }

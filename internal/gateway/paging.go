@@ -22,7 +22,7 @@ func (r *syncRun) pageWindow(ctx context.Context, conn *Conn, w window) error {
 	case errors.Is(err, ErrIncomplete):
 		r.lacking = true
 	case errors.As(err, &closed) && r.Direction == Push:
-		readable = false // it may take events all the same; those it has it will call duplicates
+		readable, r.blind = false, true // it may take events all the same; those it has it will call duplicates
 	case errors.As(err, &closed):
 		return refusal(closed.Reason)
 	case err != nil:

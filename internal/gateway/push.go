@@ -134,9 +134,9 @@ func (r *syncRun) note(id nostr.ID, a Answer) (PeerFact, bool) {
 	prefix := Prefix(a.Reason)
 	f := failed
 	switch {
-	case prefix == "duplicate":
-		f = refused // it says it has the event: nothing more to do either way
-	case a.OK:
+	case prefix == "duplicate" && (!a.OK || r.blind):
+		f = refused // it has the event, or a better one
+	case a.OK: // the next session shows whether it is so
 		f = accepted
 	case a.Final():
 		f = refused

@@ -173,8 +173,10 @@ func twoNodes(t *testing.T, v nostr.Verifier, signed func(testing.TB, int, strin
 
 func TestTwoRelays(t *testing.T) { twoNodes(t, nostr.NewVerifier(), signed, 1000, 800, 2) }
 
+var raceEnabled bool
+
 func TestTwoRelaysLarge(t *testing.T) {
-	if testing.Short() {
+	if testing.Short() || raceEnabled {
 		t.Skip("100,000 events in common and 100,000 on either side take a while")
 	}
 	twoNodes(t, trust{}, unsigned, 100_000, 100_000, 3)

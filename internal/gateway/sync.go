@@ -129,6 +129,7 @@ type syncRun struct {
 	windows []window // not settled yet; only run's goroutine
 	paged   []window // to be paged instead
 	lacking bool     // paging could not see everything
+	blind   bool     // the relay does not let us read: only its answers to uploads tell what it holds
 }
 
 func (r *syncRun) now() int64 { return unixNow(r.Now) }

@@ -241,10 +241,10 @@ func TestTooBigForever(t *testing.T) {
 func TestCutInTheMiddle(t *testing.T) {
 	for _, label := range []string{"NEG-OPEN", "NEG-MSG", "REQ", "EVENT", "CLOSE"} {
 		world(t, func(t *testing.T, r *fakeRelay, local *store.Memory) {
-			fill(t, r.db, events(3000, "theirs")...)
-			fill(t, local, events(1000, "ours")...)
-			fill(t, r.db, events(5000, "common")...)
-			fill(t, local, events(5000, "common")...)
+			fill(t, r.db, events(1500, "theirs")...)
+			fill(t, local, events(500, "ours")...)
+			fill(t, r.db, events(1500, "common")...)
+			fill(t, local, events(1500, "common")...)
 			seen, cuts := 0, 0
 			r.intercept(func(c *fakeConn, l string) bool {
 				if l != label || cuts >= 3 {
@@ -264,13 +264,13 @@ func TestCutInTheMiddle(t *testing.T) {
 			if rep.Reconnects != cuts {
 				t.Errorf("%s: %d cuts, %d reconnects", label, cuts, rep.Reconnects)
 			}
-			if rep.New != 3000 {
+			if rep.New != 1500 {
 				t.Errorf("%s: %d new", label, rep.New)
 			}
 			sameSets(t, r.db, local)
 			t.Logf("%s: %d cuts, %d bodies, %d offers", label, cuts, rep.Bodies, r.frames("EVENT"))
-			if rep.Bodies > 3000+cuts*fetchers*200 {
-				t.Errorf("%s: %d bodies for 3000 events", label, rep.Bodies)
+			if rep.Bodies > 1500+cuts*fetchers*200 {
+				t.Errorf("%s: %d bodies for 1500 events", label, rep.Bodies)
 			}
 		})
 	}
@@ -421,6 +421,44 @@ func TestSyncAuth(t *testing.T) {
 		rep, err := Sync(t.Context(), l, local, SyncOptions{Direction: Both, Verifier: yesVerifier{}})
 		if err != nil || rep.New != 10 || rep.Sent != 10 || rep.Method != "negentropy" {
 			t.Errorf("with a key: %v, %+v", err, rep)
+		}
+	})
+}
+
+// TestBlindPush: a relay that takes events but lets nobody read is offered each event once.
+func TestBlindPush(t *testing.T) {
+	world(t, func(t *testing.T, r *fakeRelay, local *store.Memory) {
+		es := events(30, "ours")
+		fill(t, local, es...)
+		fill(t, r.db, es[:10]...)
+		r.intercept(func(c *fakeConn, label string) bool {
+			switch label {
+			case "NEG-OPEN":
+				c.send(nostr.AppendNegErr(nil, "1", "unsupported: no"))
+				return true
+			case "REQ":
+				c.send(nostr.AppendClosed(nil, "2", "restricted: no"))
+				return true
+			}
+			return false
+		})
+		peer, err := OpenPeerMemory(t.TempDir(), fakeURL, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer peer.Close()
+		if _, err := trySync(t, r, local, SyncOptions{Direction: Both, Peer: peer}); ExitCode(err) != spec.ExitRefused {
+			t.Errorf("both ways: %v", err)
+		}
+		rep := mustSync(t, r, local, SyncOptions{Direction: Push, Peer: peer})
+		if got := rep.Up(); got != "20 sent, 10 held already" {
+			t.Error(got)
+		}
+		for range 2 {
+			rep = mustSync(t, r, local, SyncOptions{Direction: Push, Peer: peer})
+		}
+		if got := rep.Up(); got != "0 sent, 30 known-refused there (duplicate 30)" {
+			t.Error(got)
 		}
 	})
 }

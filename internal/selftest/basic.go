@@ -202,7 +202,11 @@ func probeInfo(p *probe) (string, error) {
 	if !p.info.CORS {
 		return "", errors.New("it lacks the header Access-Control-Allow-Origin")
 	}
-	return fmt.Sprintf("%d NIPs listed, software %.40q %.20q", len(p.info.SupportedNIPs), p.info.Software, p.info.Version), nil
+	by := ""
+	if p.info.Software != "" {
+		by = fmt.Sprintf(", by %.60q %.20q", p.info.Software, p.info.Version)
+	}
+	return fmt.Sprintf("%d NIPs listed%s", len(p.info.SupportedNIPs), by), nil
 }
 
 func probeExpiration(p *probe) (string, error) {
