@@ -249,3 +249,61 @@ func TestTornTail(t *testing.T) {
 		}
 	}
 }
+
+// TestVanishCutOff loses the removals of a vanish request, but not the request: opening does
+// them again.
+func TestVanishCutOff(t *testing.T) {
+	d := newFaultFS(1)
+	s, err := Open("", Options{FS: d})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var events []*nostr.Event
+	for i := range int64(30) {
+		e := &nostr.Event{PubKey: nostr.PubKey{1}, Kind: 1, CreatedAt: i}
+		e.ID = e.ComputeID()
+		events = append(events, e)
+	}
+	request := &nostr.Event{PubKey: nostr.PubKey{1}, Kind: 62, CreatedAt: 20, Tags: []nostr.Tag{{"relay", "ALL_RELAYS"}}}
+	request.ID = request.ComputeID()
+	for _, batch := range [][]*nostr.Event{events, {request}} {
+		if _, err := s.Insert(t.Context(), batch, now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	crashed := d.afterPower("keep")
+	want := all(t, s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if len(want) != 10 {
+		t.Fatalf("%d events left, want the request and 9 newer ones", len(want))
+	}
+	data := crashed.names["log-00000001"].data
+	end := 0
+	for off := logHeader; off < len(data); {
+		r, err := parseRecord(data[off:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		off += r.size
+		if len(r.effects.vanished) > 0 {
+			end = off
+		}
+	}
+	if end == len(data) {
+		t.Fatal("the removals are not records of their own")
+	}
+	crashed.names["log-00000001"].data = data[:end]
+	for range 2 {
+		if s, err = Open("", Options{FS: crashed}); err != nil {
+			t.Fatal(err)
+		}
+		if got := all(t, s); !slices.Equal(got, want) {
+			t.Fatalf("%d events after the cut, want %d", len(got), len(want))
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -301,4 +301,15 @@ func rot(t *testing.T, d *faultFS, what string, acked *store.Memory, events []*n
 	if len(s.Damaged()) > 0 {
 		t.Fatalf("%s: still damaged after healing", what)
 	}
+	again, err := Open("", tiny(d.afterPower("keep"))) // without a checkpoint
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	if _, err := again.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := all(t, again), all(t, acked); !slices.Equal(got, want) {
+		t.Fatalf("%s: %d events after healing and a crash, want %d", what, len(got), len(want))
+	}
 }

@@ -324,9 +324,18 @@ func (s *Store) readd(r *record, p pos) error {
 		s.bury(p)
 		return nil
 	}
-	if _, _, _, ok := s.latest().find(&e.ID); ok {
-		s.bury(p) // a second copy, as a rewrite leaves it that was not finished
-		return nil
+	if old, _, at, ok := s.latest().find(&e.ID); ok {
+		if old.lsn >= r.lsn {
+			s.bury(p) // a second copy, as a rewrite leaves it that was not finished
+			return nil
+		}
+		// The older record was damaged, and this one healed it.
+		if at.seg == nil {
+			s.cur.head.kill(at.n, r.lsn)
+		} else {
+			at.seg.kill(at.n, r.lsn)
+		}
+		s.bury(old.pos)
 	}
 	s.report.Replayed++
 	s.index(e, r.lsn, p)
