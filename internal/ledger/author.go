@@ -130,3 +130,29 @@ func Judge(entries []*Grant, now int64) Verdict {
 	}
 	return v
 }
+
+// SwapEntries decides whether a list that was fetched anew replaces the one in use. A fetch that was throttled or cut short
+// looks like a shorter list, and would lock honest people out; so the new one must still name at least a share of the authors
+// whose entries are live in the old one. Entries that were retracted on purpose are still entries and count as named. covered and
+// of say how many were, for an operator's alarm.
+func SwapEntries(old, fetched []*Grant, least spec.Ratio, now int64) (use []*Grant, covered, of int64) {
+	named := map[nostr.PubKey]bool{}
+	for _, g := range fetched {
+		named[g.Subject] = true
+	}
+	seen := map[nostr.PubKey]bool{}
+	for _, g := range old {
+		if seen[g.Subject] || g.LiveAt(now) != nil || g.Author == nil || g.Author.Retracted > 0 {
+			continue
+		}
+		seen[g.Subject] = true
+		of++
+		if named[g.Subject] {
+			covered++
+		}
+	}
+	if of > 0 && least.CmpFraction(covered, of) < 0 {
+		return old, covered, of
+	}
+	return fetched, covered, of
+}

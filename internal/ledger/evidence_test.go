@@ -515,6 +515,43 @@ func TestAuthorEntries(t *testing.T) {
 	codeIs(t, err, NoReason)
 }
 
+func TestSwapEntriesKeepsTheOldListWhenTheNewOneShrank(t *testing.T) {
+	list := func(from, to int, retracted int64) (out []*Grant) {
+		for i := from; i < to; i++ {
+			var author nostr.PubKey
+			author[0] = byte(i)
+			out = append(out, NewAuthorGrant(agent("a").PubKey(), author, false, AuthorEntry{Source: OwnSource, Reason: "known", Retracted: retracted}, t0, t0+1000))
+		}
+		return out
+	}
+	old := list(0, 100, 0)
+	for _, c := range []struct {
+		name    string
+		fetched []*Grant
+		swapped bool
+		covered int64
+	}{
+		{"throttled", list(0, 30, 0), false, 30},
+		{"nothing came", nil, false, 0},
+		{"at the share", list(0, 90, 0), true, 90},
+		{"below it", list(0, 89, 0), false, 89},
+		{"grown", list(0, 200, 0), true, 100},
+		{"taken back on purpose", append(list(0, 50, t0), list(50, 100, 0)...), true, 100},
+		{"as long, of others", list(100, 200, 0), false, 0},
+	} {
+		use, covered, of := SwapEntries(old, c.fetched, spec.R(9, 10), t0+1)
+		if (len(use) == len(c.fetched) && (len(use) == 0 || use[0] == c.fetched[0])) != c.swapped || covered != c.covered || of != 100 {
+			t.Errorf("%s: %d of %d, %d entries in use", c.name, covered, of, len(use))
+		}
+	}
+	if use, _, _ := SwapEntries(nil, old, spec.R(1, 1), t0); len(use) != 100 {
+		t.Error("the first list is taken")
+	}
+	if use, _, of := SwapEntries(old, nil, spec.R(1, 1), t0+1000); len(use) != 0 || of != 0 {
+		t.Error("a list that expired holds nobody")
+	}
+}
+
 func TestDiagnostics(t *testing.T) {
 	var d Diagnostics
 	l := Opening(spec.TierMember)

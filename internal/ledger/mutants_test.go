@@ -33,7 +33,7 @@ var mutants = []mutant{
 	{"no least step", "standing.go", "return limit + max(least, strained.Floor(ceiling))", "return limit + strained.Floor(ceiling)"},
 	{"growth for what was not used", "standing.go", "case used == 0:\n\t\treturn limit\n", "case used == 0:\n\t\treturn limit + least\n"},
 	{"blobs rise by themselves", "standing.go", "case limit == 0 && (opens == spec.OpensAtZero || used > 0):", "case limit == 0 && used > 0:"},
-	{"growth that is not scaled by use", "standing.go", "g.Step.Num * min(used, limit)", "g.Step.Num * limit"},
+	{"growth that is not scaled by use", "standing.go", "g.Step.Num * min(used, allowed)", "g.Step.Num * allowed"},
 	{"every idle window decays", "standing.go", "s.IdleWindows%int64(spec.C().Growth.DecayIdleWindows) != 0", "s.IdleWindows == 0"},
 	{"an unmetered window counts as clean", "standing.go", "if !v.Unmetered { // standing", "if true { // standing"},
 	{"the first overrun is published", "standing.go", "overruns < int64(r.PublishFromOccurrence)", "overruns < 1"},

@@ -116,13 +116,13 @@ func (s Standing) clean(v Evaluation) Standing {
 	}
 	c := spec.C()
 	limits := Limits{}
-	used := map[spec.Limit]int64{}
+	used, allowed := map[spec.Limit]int64{}, map[spec.Limit]int64{}
 	for _, l := range v.Lines {
-		used[l.Limit] = l.Measured
+		used[l.Limit], allowed[l.Limit] = l.Measured, l.Allowed
 	}
 	for i := range c.Limits {
 		n := c.Limits[i].Name
-		limits[n] = grow(s.Limits[n], used[n], c.Ceiling(n, s.Tier), c.Open(n, s.Tier), c.Limits[i].Opens, v.Unmetered)
+		limits[n] = grow(s.Limits[n], allowed[n], used[n], c.Ceiling(n, s.Tier), c.Open(n, s.Tier), c.Limits[i].Opens, v.Unmetered)
 	}
 	s.Limits = limits
 	if !v.Unmetered { // standing comes from observed conformance alone
@@ -132,8 +132,9 @@ func (s Standing) clean(v Evaluation) Standing {
 	return s
 }
 
-// grow is one limit's clean step. A limit that opens at zero leaves zero only by an operator's hand.
-func grow(limit, used, ceiling, open int64, opens spec.Opening, unmetered bool) int64 {
+// grow is one limit's clean step, by the strain on what the window allowed: a limit that was amended since is not what
+// the window was lived under. A limit that opens at zero leaves zero only by an operator's hand.
+func grow(limit, allowed, used, ceiling, open int64, opens spec.Opening, unmetered bool) int64 {
 	g := spec.C().Growth
 	least := g.StepMin.Floor(ceiling)
 	switch {
@@ -146,8 +147,9 @@ func grow(limit, used, ceiling, open int64, opens spec.Opening, unmetered bool) 
 	case used == 0:
 		return limit
 	}
-	// ceiling × step × strain, strain = min(1, used/limit), one rounding at the end.
-	strained := spec.Ratio{Num: g.Step.Num * min(used, limit), Den: g.Step.Den * limit}
+	// ceiling × step × strain, strain = min(1, used/allowed), one rounding at the end. A clean window that used anything allowed something.
+	allowed = max(allowed, 1)
+	strained := spec.Ratio{Num: g.Step.Num * min(used, allowed), Den: g.Step.Den * allowed}
 	return limit + max(least, strained.Floor(ceiling))
 }
 
