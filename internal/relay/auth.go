@@ -28,7 +28,7 @@ func (c *conn) onAuth(m *nostr.AuthMessage) {
 		no = c.checkAuth(m.Event)
 	}
 	if no == nil {
-		no = c.keep(m.Event.PubKey)
+		no = c.admitKey(m.Event.PubKey)
 	}
 	if no != nil {
 		c.r.m.AuthFailed.Add(1)
@@ -79,7 +79,7 @@ func (c *conn) isUs(relay string) bool {
 	return false
 }
 
-func (c *conn) keep(k nostr.PubKey) *policy.Rejection {
+func (c *conn) admitKey(k nostr.PubKey) *policy.Rejection {
 	keys := c.readers()
 	if slices.Contains(keys, k) {
 		return nil

@@ -97,6 +97,10 @@ func (c *conn) serve(early []byte) {
 	c.dropAll()
 	c.linger()
 	<-c.gone
+	c.mu.Lock()
+	c.owe(-c.owed)
+	c.keep(-c.kept)
+	c.mu.Unlock()
 	c.in.release()
 	_ = c.nc.Close()
 	c.queries.wait(&c.mu)
@@ -198,14 +202,14 @@ func (c *conn) leave() {
 
 func (c *conn) sever() { _ = c.nc.Close() }
 
-// shed ends a connection that is owed more than it may be. The caller holds mu.
-func (c *conn) shed(needed int) {
+// shed ends a connection that is owed more than a limit allows. The caller holds mu.
+func (c *conn) shed(knob string, value, needed int) {
 	if c.closing {
 		return
 	}
 	c.r.m.Shed.Add(1)
-	c.r.log.Info("a slow client was shed", "owed", needed, "maxOutboundBytes", c.r.lim.MaxOutboundBytes)
-	c.endLocked(ws.StatusPolicyViolation, over(policy.RateLimited, "maxOutboundBytes", c.r.lim.MaxOutboundBytes, needed).String(), true)
+	c.r.log.Info("a slow client was shed", "owed", needed, knob, value)
+	c.endLocked(ws.StatusPolicyViolation, over(policy.RateLimited, knob, value, needed).String(), true)
 }
 
 // dropAll ends all subscriptions and sessions.

@@ -21,6 +21,7 @@ type Feed struct {
 func (r *Relay) Follow(filters []nostr.Filter, buffer int) *Feed {
 	f := &Feed{r: r, ch: make(chan *nostr.Event, buffer)}
 	f.reg = register(f, filters)
+	f.reg.after = r.settled.Load()
 	r.index.add(f.reg)
 	return f
 }

@@ -25,6 +25,7 @@ type listener interface {
 type registration struct {
 	to      listener
 	entries []entry
+	after   uint64 // commit up to which events are the stored query's business, not the live stream's
 	mark    uint64 // number of the last event delivered; only the fan-out goroutine uses it
 }
 
@@ -153,7 +154,7 @@ func plan(reg *registration, f nostr.Filter, out []entry) []entry {
 	return out
 }
 
-// add puts a registration in. From its return on no matching event is missed.
+// add puts a registration in. From its return on no matching event of a later commit than reg.after is missed.
 func (x *index) add(reg *registration) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -233,7 +234,7 @@ func (x *index) match(p *parcel, number uint64) {
 	defer x.mu.RUnlock()
 	visit := func(list []*watch) {
 		for _, w := range list {
-			if w.reg.mark != number && w.matches(e) {
+			if w.reg.mark != number && p.batch > w.reg.after && w.matches(e) {
 				w.reg.mark = number
 				w.reg.to.deliver(p)
 			}

@@ -98,7 +98,7 @@ func TestIndexAgainstBruteForce(t *testing.T) {
 			members = members[:len(members)-1]
 		}
 		e := randomEvent(rng)
-		x.match(&parcel{event: e}, number)
+		x.match(&parcel{event: e, batch: 1}, number)
 		for _, m := range members {
 			wanted := 0
 			for i := range m.filters {
@@ -146,7 +146,7 @@ func BenchmarkFanOut(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
 					number++
-					x.match(&parcel{event: e}, number)
+					x.match(&parcel{event: e, batch: 1}, number)
 				}
 				b.ReportMetric(float64(c.n)/float64(number), "deliveries/op")
 			})

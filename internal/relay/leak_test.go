@@ -49,8 +49,8 @@ func TestDroppedSockets(t *testing.T) {
 	relaytest.Await(t, "goroutines to end", func() bool { return runtime.NumGoroutine() <= goroutines })
 	relaytest.Await(t, "descriptors to be closed", func() bool { return descriptors(t) <= fds })
 	m := r.Metrics()
-	if m.Subscriptions != 0 || m.NegSessions != 0 {
-		t.Errorf("left behind: %d subscriptions, %d sessions", m.Subscriptions, m.NegSessions)
+	if m.Subscriptions != 0 || m.NegSessions != 0 || m.Owed != 0 || m.Watched != 0 {
+		t.Errorf("left behind: %d subscriptions, %d sessions, %d octets, %d values", m.Subscriptions, m.NegSessions, m.Owed, m.Watched)
 	}
 	w.Alive()
 }

@@ -41,6 +41,8 @@ func TestKnobs(t *testing.T) {
 			"blocked: limits.maxSubscriptions is 1, 2 would have sufficed"},
 		"watched values": {func(l *relay.Limits) { l.MaxWatchedValues = 2 }, nil, `["REQ","x",{"kinds":[1,2,3]}]`, "CLOSED", "x",
 			"blocked: limits.maxWatchedValues is 2, 3 would have sufficed"},
+		"watched values in all": {func(l *relay.Limits) { l.MaxWatchedInAll = 3 }, []string{`["REQ","a",{"kinds":[1,2],"limit":0}]`}, `["REQ","x",{"kinds":[1,2]}]`,
+			"CLOSED", "x", "rate-limited: limits.maxWatchedInAll is 3, 4 would have sufficed"},
 		"subscription id": {func(l *relay.Limits) {}, nil, `["REQ","` + long + `",{}]`, "CLOSED", long, "invalid: limits.maxSubIdLength is 64, 65 would have sufficed"},
 		"subscription id of COUNT": {func(l *relay.Limits) {}, nil, `["COUNT","` + long + `",{}]`, "CLOSED", long,
 			"invalid: limits.maxSubIdLength is 64, 65 would have sufficed"},
@@ -214,4 +216,32 @@ func TestContradictions(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 	}
+}
+
+// TestSharedOutboundCap sheds those who do not keep up, once all together are owed too much, and spares the others.
+func TestSharedOutboundCap(t *testing.T) {
+	r := relaytest.Start(t, memory(t), func(c *relay.Config) {
+		c.Limits.MaxOutboundBytes, c.Limits.MaxOutboundInAll, c.Limits.StreamWindow = 64<<20, 1<<20, 64<<10
+	})
+	w := r.Dial(t)
+	var stalled []*relaytest.Client
+	for range 4 {
+		c := r.Dial(t)
+		c.Req("live", `{"kinds":[1]}`)
+		stalled = append(stalled, c)
+	}
+	text := strings.Repeat("x", 100_000)
+	for i := range 2000 {
+		w.MustPublish(relaytest.Event(relaytest.A, relaytest.T0+int64(i), 1, nil, text))
+		// Whoever is within his share may still be owed one message more.
+		if m := r.Metrics(); m.Owed > 1<<20+5*101_000 {
+			t.Fatalf("%d octets are owed", m.Owed)
+		} else if m.Shed == int64(len(stalled)) {
+			break
+		}
+	}
+	if got := r.Metrics().Shed; got == 0 {
+		t.Error("nobody was shed")
+	}
+	w.Alive()
 }

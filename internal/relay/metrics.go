@@ -66,6 +66,8 @@ type Snapshot struct {
 	Open          int64 `json:"open_connections"`
 	Subscriptions int64 `json:"open_subscriptions"`
 	NegSessions   int64 `json:"open_neg_sessions"`
+	Owed          int64 `json:"outbound_bytes_owed"`
+	Watched       int64 `json:"watched_values"`
 
 	Connections int64 `json:"connections"`
 	Messages    int64 `json:"messages_in"`
@@ -103,6 +105,7 @@ type Snapshot struct {
 func (r *Relay) Metrics() Snapshot {
 	m := &r.m
 	s := Snapshot{
+		Owed: r.owed.Load(), Watched: r.watched.Load(),
 		Open: m.Open.Load(), Subscriptions: m.Subscriptions.Load(), NegSessions: m.NegSessions.Load(),
 		Connections: m.Connections.Load(), Messages: m.Messages.Load(),
 		BytesIn: m.BytesIn.Load(), BytesOut: m.BytesOut.Load(),
@@ -122,16 +125,4 @@ func (r *Relay) Metrics() Snapshot {
 }
 
 // Owed is the number of octets that are queued or held for all connections at present.
-func (r *Relay) Owed() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	n := 0
-	for p := range r.conns {
-		if c, ok := p.(*conn); ok {
-			c.mu.Lock()
-			n += c.owed + c.kept
-			c.mu.Unlock()
-		}
-	}
-	return n
-}
+func (r *Relay) Owed() int { return int(r.owed.Load()) }

@@ -49,12 +49,37 @@ func (c *conn) enqueue(i outItem) bool {
 		return false
 	}
 	n := i.size()
-	if c.owed+c.kept+n > c.r.lim.MaxOutboundBytes {
-		c.shed(c.owed + c.kept + n)
+	if c.tooMuch(n) {
 		return false
 	}
-	c.owed += n
+	c.owe(n)
 	c.queue = append(c.queue, i)
+	return true
+}
+
+// owe books octets in the queue, keep those held for after an EOSE. The caller holds mu.
+func (c *conn) owe(n int) {
+	c.owed += n
+	c.r.owed.Add(int64(n))
+}
+
+func (c *conn) keep(n int) {
+	c.kept += n
+	c.r.owed.Add(int64(n))
+}
+
+// tooMuch sheds the client if n octets more are over its cap, or over that of all while it is owed more
+// than its share. The caller holds mu.
+func (c *conn) tooMuch(n int) bool {
+	l, mine, all := &c.r.lim, c.owed+c.kept+n, int(c.r.owed.Load())+n
+	switch {
+	case mine > l.MaxOutboundBytes:
+		c.shed("maxOutboundBytes", l.MaxOutboundBytes, mine)
+	case all > l.MaxOutboundInAll && mine-n > max(l.StreamWindow, all/int(max(1, c.r.m.Open.Load()))):
+		c.shed("maxOutboundInAll", l.MaxOutboundInAll, all)
+	default:
+		return false
+	}
 	return true
 }
 
@@ -159,7 +184,7 @@ func (c *conn) flush(buf []byte, owed int) bool {
 	c.r.m.BytesOut.Add(int64(n))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.owed -= owed
+	c.owe(-owed)
 	c.room.Broadcast()
 	if err == nil {
 		return true

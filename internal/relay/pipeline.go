@@ -126,6 +126,7 @@ func (r *Relay) commitLoop() {
 		n := r.batches.Add(1)
 		r.flight.add(batch)
 		verdicts := r.commit(batch)
+		r.settled.Store(n)
 		fb := fanBatch{number: n, offers: batch}
 		for i, o := range batch {
 			if v := verdicts[i]; v.Outcome == store.Stored || v.Outcome == store.Ephemeral {

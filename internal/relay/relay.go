@@ -74,6 +74,9 @@ type Relay struct {
 
 	index   index
 	flight  flight
+	watched atomic.Int64  // values under which subscriptions stand in the index
+	owed    atomic.Int64  // octets owed to all connections
+	settled atomic.Uint64 // number of the last batch that the store has
 	batches atomic.Uint64 // numbers the batches that were handed to the store
 	pending *semaphore.Weighted
 	slots   chan struct{} // one for each query at work

@@ -16,6 +16,7 @@ type sub struct {
 	head    []byte // `["EVENT","id",`
 	filters []nostr.Filter
 	reg     *registration
+	values  int // under which it stands in the index
 	ctx     context.Context
 	cancel  context.CancelFunc
 
@@ -41,6 +42,8 @@ func (c *conn) onReq(m *nostr.ReqMessage) {
 		c.refuseSub("REQ", m.SubID, no)
 		return
 	}
+	// What had its OK before the REQ is stored, and new to nobody.
+	s.reg.after = c.r.settled.Load()
 	c.r.index.add(s.reg)
 	c.run(&c.queries, s.query)
 }
@@ -61,7 +64,11 @@ func (c *conn) addSub(s *sub) *policy.Rejection {
 	if l := c.r.lim.MaxWatchedValues; c.watched+n > l {
 		return over(policy.Blocked, "maxWatchedValues", l, c.watched+n)
 	}
+	if l := c.r.lim.MaxWatchedInAll; int(c.r.watched.Add(int64(n))) > l {
+		return over(policy.RateLimited, "maxWatchedInAll", l, c.r.watched.Add(-int64(n))+int64(n))
+	}
 	s.ctx, s.cancel = context.WithCancel(c.ctx)
+	s.values = n
 	c.watched += n
 	if c.subs == nil {
 		c.subs = make(map[string]*sub)
@@ -83,7 +90,7 @@ func (c *conn) drop(id string, only *sub) bool {
 	}
 	if s != nil {
 		delete(c.subs, id)
-		c.watched -= len(s.reg.entries)
+		c.watched -= s.values
 		s.kill()
 		c.room.Broadcast()
 	}
@@ -99,8 +106,9 @@ func (c *conn) drop(id string, only *sub) bool {
 func (s *sub) kill() {
 	s.dead = true
 	s.cancel()
+	s.c.r.watched.Add(-int64(s.values))
 	for i := range s.held {
-		s.c.kept -= s.cost(s.held[i].text)
+		s.c.keep(-s.cost(s.held[i].text))
 	}
 	s.held, s.sent = nil, nil
 }
@@ -134,11 +142,10 @@ func (s *sub) deliver(p *parcel) {
 		return
 	}
 	n := s.cost(p.text)
-	if c.owed+c.kept+n > c.r.lim.MaxOutboundBytes {
-		c.shed(c.owed + c.kept + n)
+	if c.tooMuch(n) {
 		return
 	}
-	c.kept += n
+	c.keep(n)
 	s.held = append(s.held, *p)
 }
 
@@ -179,7 +186,7 @@ func (s *sub) settle(hints []string) {
 	s.held, s.streaming = nil, false
 	s.sentUpTo = c.r.batches.Load()
 	for i := range held {
-		c.kept -= s.cost(held[i].text)
+		c.keep(-s.cost(held[i].text))
 	}
 	for i := range held {
 		if !held[i].event.ExpiredAt(now) {
@@ -202,7 +209,7 @@ func (s *sub) emit(e *nostr.Event) bool {
 		return false
 	}
 	if i := slices.IndexFunc(s.held, func(h parcel) bool { return h.event.ID == e.ID }); i >= 0 {
-		c.kept -= s.cost(s.held[i].text)
+		c.keep(-s.cost(s.held[i].text))
 		s.held = slices.Delete(s.held, i, i+1)
 	} else if flying {
 		if s.sent == nil {
