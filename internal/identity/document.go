@@ -15,8 +15,8 @@ type Document struct {
 	ID                 string               `json:"id"`
 	Type               string               `json:"type,omitempty"`
 	VerificationMethod []VerificationMethod `json:"verificationMethod"`
-	Authentication     []string             `json:"authentication"`
-	AssertionMethod    []string             `json:"assertionMethod"`
+	Authentication     []string             `json:"authentication,omitempty"`
+	AssertionMethod    []string             `json:"assertionMethod,omitempty"`
 	KeyAgreement       []string             `json:"keyAgreement,omitempty"`
 	Service            []Service            `json:"service,omitempty"`
 	AlsoKnownAs        []string             `json:"alsoKnownAs,omitempty"`
