@@ -22,6 +22,8 @@ type ackBody struct {
 	Grant  nostr.ID         `json:"grant"`
 	Window int64            `json:"window"`
 	Seq    int64            `json:"seq"`
+	// Measured is what the issuer counted so far. What got lost on the way, or in a crash, only the issuer knows.
+	Measured ledger.Counters `json:"measured,omitempty"`
 }
 
 // load is what one message costs. out says that it goes from the responder to the initiator. A refusal costs nothing: it may
@@ -67,22 +69,49 @@ func (t *turn) ours(thread string) bool {
 // peer chose to send it.
 func (t *turn) meterIn(p *peer, in Received, m *spec.MessageSpec) (window int64, code spec.Code) {
 	if t.ours(in.Thread) {
+		t.answered(p, in)
 		g, w := p.Held.at(in.Created, t.now)
-		find(&p.Used, g, w).Counters.Add(load(m, in.Octets, in.Envelopes, true))
-		t.save(p, true)
+		b, known := open(&p.Used, g, w)
+		b.saw(load(m, in.Octets, in.Envelopes, true))
+		t.save(p, known)
 		return w.Epoch, ""
 	}
 	g, w := p.Issued.at(in.Created, t.now)
-	b := find(&p.Measured, g, w)
+	t.cameBack(p, w, in.Created)
+	if p.Stage == ended {
+		return w.Epoch, spec.CodeNotGranted
+	}
+	b, known := open(&p.Measured, g, w)
 	c := load(m, in.Octets, in.Envelopes, false)
-	over := exceeds(g.Limits, b.Counters, c)
+	over := exceeds(p.limits(w), b.Counters, c)
 	b.Counters.Add(c)
-	t.save(p, true)
+	t.save(p, known)
 	if over != "" {
 		t.do(Tell{Peer: p.Key, What: "over-budget", Window: w.Epoch, Code: spec.CodeOverBudget, Detail: string(over)})
 		return w.Epoch, spec.CodeOverBudget
 	}
 	return w.Epoch, ""
+}
+
+// answers lists which messages of ours an answer of the responder's shows to have arrived. A refusal shows nothing: it may have come
+// from before the meter.
+var answers = map[spec.MessageType][]spec.MessageType{
+	spec.MsgSyncFrame:     {spec.MsgSyncOpen, spec.MsgSyncFrame},
+	spec.MsgSyncDeliver:   {spec.MsgSyncWant},
+	spec.MsgSyncDelivered: {spec.MsgSyncDeliver},
+}
+
+// answered takes the oldest message that an answer belongs to out of doubt.
+func (t *turn) answered(p *peer, in Received) {
+	s := t.threads[in.Thread]
+	i := slices.IndexFunc(s.flight, func(f inFlight) bool { return slices.Contains(answers[in.Type], f.typ) })
+	if i < 0 {
+		return
+	}
+	if b := lookup(p.Used, s.flight[i].window); b != nil {
+		b.confirm(s.flight[i].cost)
+	}
+	s.flight = slices.Delete(s.flight, i, i+1)
 }
 
 // sending takes the budget of a message before it leaves.
@@ -94,25 +123,77 @@ func (t *turn) sending(in Sending) {
 		t.do(Withhold{Code: spec.CodeNotGranted})
 		return
 	}
-	list, books := p.Held, &p.Used
-	if !s.ours {
-		list, books = p.Issued, &p.Measured
+	if s.ours {
+		t.spend(p, s, in, m)
+		return
 	}
-	if len(list) == 0 {
+	if len(p.Issued) == 0 {
 		t.do(Withhold{Code: spec.CodeNotGranted})
 		return
 	}
-	g, w := list.at(in.Created, t.now)
-	b := find(books, g, w)
-	c := load(m, in.Octets, in.Envelopes, !s.ours)
-	if over := exceeds(g.Limits, b.Counters, c); over != "" {
+	g, w := p.Issued.at(in.Created, t.now)
+	b, known := open(&p.Measured, g, w)
+	c := load(m, in.Octets, in.Envelopes, true)
+	if over := exceeds(p.limits(w), b.Counters, c); over != "" {
 		t.do(Withhold{Code: spec.CodeOverBudget, Limit: over, Until: w.End()})
 		return
 	}
 	b.Counters.Add(c)
-	t.save(p, true)
+	t.save(p, known)
+	t.do(Permit{Window: w.Epoch, Grant: g.ID})
+}
+
+// spend takes the budget of a message of a session that we began.
+func (t *turn) spend(p *peer, s *session, in Sending, m *spec.MessageSpec) {
+	if len(p.Held) == 0 {
+		t.do(Withhold{Code: spec.CodeNotGranted})
+		return
+	}
+	g, w := p.Held.at(in.Created, t.now)
+	if t.owes(p, in.Created) {
+		t.do(Withhold{Code: spec.CodeOverBudget, Until: t.now + busySeconds})
+		return
+	}
+	b, known := open(&p.Used, g, w)
+	c := load(m, in.Octets, in.Envelopes, false)
+	if over := exceeds(g.Limits, b.spent(), c); over != "" {
+		t.do(Withhold{Code: spec.CodeOverBudget, Limit: over, Until: w.End()})
+		return
+	}
+	b.send(c)
+	b.Settled = false
+	s.flight = append(s.flight, inFlight{in.Type, w.Epoch, c})
+	t.save(p, known)
 	t.do(Permit{Window: w.Epoch, Grant: g.ID})
 	t.receiptIfDue(p, g, b)
+}
+
+// owes reports whether an account with the peer has to be settled before anything more is used. An issuer can not tell a
+// receipt that got lost from one that was never written, so it holds a silence against a peer only when the peer comes back for more. A node
+// that does not come back before it has settled is therefore never charged for what the network did.
+func (t *turn) owes(p *peer, at int64) bool {
+	return slices.ContainsFunc(p.Used, func(b *book) bool {
+		return b.Doubt || !b.Settled && dueAt(b.Window) <= at && !b.spent().Zero()
+	})
+}
+
+// dialling allows one more session to the peer, or not.
+func (t *turn) dialling(in Dialling) {
+	p := t.peers[in.Peer]
+	if p == nil || len(p.Held) == 0 {
+		t.do(Permit{}) // a first contact: nothing is granted and nothing counted yet
+		return
+	}
+	g, w := p.Held.at(t.now, t.now)
+	used := ledger.Counters{}
+	if b := lookup(p.Used, w.Epoch); b != nil {
+		used = b.spent()
+	}
+	if over := exceeds(g.Limits, used, ledger.Counters{spec.CounterConnOpen: 1}); over != "" {
+		t.do(Withhold{Code: spec.CodeOverBudget, Limit: over, Until: w.End()})
+		return
+	}
+	t.do(Permit{Window: w.Epoch, Grant: g.ID})
 }
 
 // connected counts a session: the dialler is the subject.
@@ -121,24 +202,43 @@ func (t *turn) connected(in Connected) {
 	if p == nil {
 		return
 	}
-	list, books := p.Held, &p.Used
-	if in.Inbound {
-		list, books = p.Issued, &p.Measured
-	}
-	if len(list) > 0 {
-		g, w := list.at(in.Created, t.now)
-		find(books, g, w).Counters.Add(ledger.Counters{spec.CounterConnOpen: 1})
-		t.save(p, true)
+	one := ledger.Counters{spec.CounterConnOpen: 1}
+	switch {
+	case in.Inbound && len(p.Issued) > 0:
+		g, w := p.Issued.at(in.Created, t.now)
+		b, known := open(&p.Measured, g, w)
+		b.Counters.Add(one)
+		t.save(p, known)
+	case !in.Inbound && len(p.Held) > 0:
+		g, w := p.Held.at(in.Created, t.now)
+		b, known := open(&p.Used, g, w)
+		b.send(one) // in doubt until the peer says what it counted
+		b.Settled = false
+		t.save(p, known)
 	}
 	t.startIfActive(p)
+}
+
+// found applies a structural finding at once.
+func (t *turn) found(in Found) {
+	p := t.peers[in.Peer]
+	if p == nil || len(p.Issued) == 0 {
+		return
+	}
+	g, w := p.Issued.at(in.Created, t.now)
+	t.do(Tell{Peer: p.Key, What: "finding", Window: w.Epoch, Severity: in.Finding.Price(), Detail: string(in.Finding) + " " + in.Detail})
+	t.close(p, find(&p.Measured, g, w), ledger.Evaluation{}, in.Finding)
+	t.save(p, false)
+	t.refresh(p)
 }
 
 // fault counts a message that could not be used, and tells its sender, who counts it too.
 func (t *turn) fault(p *peer, thread string, code spec.Code) {
 	if len(p.Issued) > 0 {
 		g, w := p.Issued.at(t.now, t.now)
-		find(&p.Measured, g, w).Counters.Add(ledger.Counters{spec.CounterErrors: 1})
-		t.save(p, true)
+		b, known := open(&p.Measured, g, w)
+		b.Counters.Add(ledger.Counters{spec.CounterErrors: 1})
+		t.save(p, known)
 	}
 	t.do(SendProblem{To: p.Key, Thread: thread, Code: code, Created: t.now})
 	t.do(Tell{Peer: p.Key, What: "fault", Code: code})
@@ -158,8 +258,10 @@ func (t *turn) problem(in Problem) {
 	}
 	if len(p.Held) > 0 {
 		g, w := p.Held.at(in.Created, t.now)
-		find(&p.Used, g, w).Counters.Add(ledger.Counters{spec.CounterErrors: 1})
-		t.save(p, true)
+		b, known := open(&p.Used, g, w)
+		b.saw(ledger.Counters{spec.CounterErrors: 1})
+		b.Settled = false
+		t.save(p, known)
 	}
 	t.do(Tell{Peer: p.Key, What: "problem-reported", Code: in.Code})
 }
@@ -186,7 +288,7 @@ func (t *turn) fate(in Fate) {
 
 // receiptIfDue asks for a receipt where the cadence wants one.
 func (t *turn) receiptIfDue(p *peer, g *ledger.Grant, b *book) {
-	if !b.Signing && g.ReceiptDue(b.chain(t.cfg.Self), b.Counters, t.now) {
+	if !b.Signing && (b.Last == nil || b.Acked) && g.ReceiptDue(b.chain(t.cfg.Self), b.Counters, t.now) {
 		t.claim(p, b)
 	}
 }
@@ -228,15 +330,30 @@ func (t *turn) receiptSigned(in ReceiptSigned) {
 		t.tell(p, "receipt-impossible", "%v", err)
 		return
 	}
-	b.Last = in.Receipt
+	b.Last, b.Acked = in.Receipt, false
+	b.Closed = t.now >= b.Window.End()
+	t.save(p, false)
+	b.Asks = 0
+	t.sendReceipt(p, b)
+}
+
+// sendReceipt sends a window's last receipt, which is journaled. It goes again until the issuer has answered it.
+func (t *turn) sendReceipt(p *peer, b *book) {
 	typ := spec.MsgBudgetReceipt
 	if t.now >= b.Window.End() {
-		typ, b.Closed = spec.MsgBudgetClose, true
+		typ = spec.MsgBudgetClose
 	}
-	t.save(p, false)
-	t.do(Send{To: p.Key, Type: typ, ID: t.newID(), Thread: p.Thread, Body: in.Receipt, Durable: b.Closed})
+	b.AskAt = t.now + min(int64(retrySeconds)<<min(b.Asks, 8), retryMost)
+	b.Asks++
+	t.do(Send{To: p.Key, Type: typ, ID: t.newID(), Thread: p.Thread, Body: b.Last, Durable: typ == spec.MsgBudgetClose})
 	t.do(Tell{Peer: p.Key, What: "receipt-sent", Window: b.Window.Epoch})
 }
+
+// What was not answered is said again, at first after so many seconds, then ever more rarely.
+const (
+	retrySeconds = 15
+	retryMost    = 600
+)
 
 // receipt takes the peer's claim about a window of our grant and answers with the head that stands.
 func (t *turn) receipt(p *peer, in Received) {
@@ -250,28 +367,56 @@ func (t *turn) receipt(p *peer, in Received) {
 	}
 	w := ledger.Window{Epoch: r.Window, Length: p.Issued.current().Window}
 	if r.Window < p.Settled || w.Start() > t.now+spec.C().Window.SkewSeconds {
-		t.tell(p, "receipt-late", "window %d is settled or not begun", r.Window)
+		t.lateReceipt(p, r)
 		return
 	}
-	g := p.Issued.of(w.Start())
-	b := find(&p.Measured, g, w)
+	b, _ := open(&p.Measured, p.Issued.of(w.Start()), w)
 	if b.Last == nil && p.Issued.has(r.Grant) {
 		b.Grant = r.Grant // a subject that was away may claim under the grant it knows; what it may use is for us to say
 	}
+	t.knows(p, r.Grant)
 	chain := b.chain(p.Key)
 	switch err := chain.Add(r, t.now); identity.CodeOf(err) {
 	case "":
 		b.Last = r
+		b.believe(p.limits(w))
 		t.save(p, false)
-	case ledger.ReceiptStale: // sent again: answered again
+	case ledger.ReceiptStale, ledger.ReceiptGap: // the answer names the head that is held
 	default:
 		t.badReceipt(p, b, in, err)
 		return
 	}
-	ack := chain.Acknowledge(g.Limits, b.Counters, in.Type == spec.MsgBudgetClose, t.now)
-	t.do(Send{To: p.Key, Type: spec.MsgBudgetReceiptAck, ID: t.newID(), Thread: p.Thread,
-		Body: ackBody{Head: hex.EncodeToString(ack.Head[:]), Status: ack.Status, Grant: b.Grant, Window: r.Window, Seq: r.Seq}})
+	ack := chain.Acknowledge(p.limits(w), b.Counters, in.Type == spec.MsgBudgetClose, t.now)
+	body := ackBody{Head: hex.EncodeToString(ack.Head[:]), Status: ack.Status, Grant: b.Grant, Window: r.Window, Measured: b.Counters.Clone()}
+	if b.Last != nil {
+		body.Seq = b.Last.Seq
+	}
+	t.do(Send{To: p.Key, Type: spec.MsgBudgetReceiptAck, ID: t.newID(), Thread: p.Thread, Body: body})
 	t.do(Tell{Peer: p.Key, What: "receipt-" + string(ack.Status), Window: r.Window})
+}
+
+// believe takes the peer's higher claim for a book that was taken up from the journal: a crash may have lost what was counted last, and
+// nobody claims more than was used to gain by it.
+func (b *book) believe(limits ledger.Limits) {
+	if !b.Doubt || b.Last == nil {
+		return
+	}
+	for i := range spec.C().Limits {
+		l := spec.C().Limits[i].Name
+		n := spec.C().CounterOf(l)
+		b.Counters[n] = max(b.Counters[n], min(b.Last.Counters[n], limits[l]))
+	}
+}
+
+// lateReceipt answers a claim about a window that is closed, so that its sender knows that nothing is open.
+func (t *turn) lateReceipt(p *peer, r *ledger.Receipt) {
+	t.tell(p, "receipt-late", "window %d is closed or not begun", r.Window)
+	if r.Window >= p.Settled || !r.Triple(p.Key).Holds() {
+		return
+	}
+	link := r.Link()
+	t.do(Send{To: p.Key, Type: spec.MsgBudgetReceiptAck, ID: t.newID(), Thread: p.Thread,
+		Body: ackBody{Head: hex.EncodeToString(link[:]), Status: ledger.Accepted, Grant: r.Grant, Window: r.Window, Seq: r.Seq, Measured: r.Counters}})
 }
 
 // badReceipt prices a receipt that breaks its chain: what the peer's own signature contradicts is malice, the rest is a fault.
@@ -279,11 +424,15 @@ func (t *turn) badReceipt(p *peer, b *book, in Received, err error) {
 	if found, ok := ledger.StructuralOf(identity.CodeOf(err)); ok {
 		t.do(Tell{Peer: p.Key, What: "finding", Window: b.Window.Epoch, Severity: found.Price(), Detail: err.Error()})
 		t.close(p, b, ledger.Evaluation{}, found)
+		t.save(p, false)
+		t.refresh(p)
 		return
 	}
 	t.fault(p, in.Thread, spec.CodeMalformed)
 }
 
+// receiptAck takes the issuer's answer. Where it counted more than we know of, we claim that too; when nothing is open any more, the
+// window is settled.
 func (t *turn) receiptAck(p *peer, in Received) {
 	if p == nil {
 		return
@@ -294,18 +443,59 @@ func (t *turn) receiptAck(p *peer, in Received) {
 		return
 	}
 	t.do(Tell{Peer: p.Key, What: "receipt-acknowledged", Window: body.Window, Detail: string(body.Status)})
+	b := lookup(p.Used, body.Window)
+	if b == nil || b.Last == nil {
+		return
+	}
+	if link := b.Last.Link(); hex.EncodeToString(link[:]) != body.Head {
+		return // about an older receipt; the last one goes again in time
+	}
+	b.Acked, b.Doubt, b.Asks = true, false, 0
+	g := p.Held.of(b.Window.Start())
+	if g != nil && b.told(body.Measured, g.Limits) {
+		t.forget(p, b.Window.Epoch)
+	}
+	over := in.Created >= b.Window.End() && (b.pendingZero() || in.Created >= b.Window.End()+spec.C().Window.SkewSeconds)
+	switch {
+	case !claimed(b):
+		if !b.Signing && (over || t.now >= b.Window.End()) {
+			t.save(p, false)
+			t.claim(p, b)
+			return
+		}
+	case over:
+		b.Settled, b.Pending = true, nil
+	}
+	if t.now >= b.Window.End() {
+		b.AskAt = max(b.Window.End()+spec.C().Window.SkewSeconds, t.now+retrySeconds)
+	}
+	t.save(p, false)
+	if p.Waiting && !t.owes(p, t.now) {
+		t.startIfActive(p)
+	}
+}
+
+func (b *book) pendingZero() bool { return b.Pending.Zero() }
+
+// forget leaves what is in flight of a window to the issuer's word: an answer could no longer be told apart from it.
+func (t *turn) forget(p *peer, window int64) {
+	for _, s := range t.threads {
+		if s.peer == p.Key {
+			s.flight = slices.DeleteFunc(s.flight, func(f inFlight) bool { return f.window == window })
+		}
+	}
 }
 
 // closeWindow claims what is used of every open window of a peer, as a node does before it goes.
 func (t *turn) closeWindow(p *peer) {
 	for _, b := range p.Used {
-		if !b.Signing && !b.Closed && !claimed(b) {
+		if !b.Signing && (b.Last == nil || b.Acked) && !claimed(b) {
 			t.claim(p, b)
 		}
 	}
 }
 
-// claimed reports whether the last receipt covers all that was used. Where nothing was used, silence is honest.
+// claimed reports whether the last receipt covers all that is known to be used. Where nothing was used, silence is honest.
 func claimed(b *book) bool {
 	if b.Last == nil {
 		return b.Counters.Zero()
@@ -328,9 +518,11 @@ func (t *turn) wakeUp() {
 		t.receiptsDue(p)
 		t.windowsDue(p)
 		if p.Stands.ZeroUntil > 0 && p.Stands.ZeroUntil <= t.now && p.Stage == active {
-			p.Stands = p.Stands.Resume(t.now)
-			t.reissue(p, spec.CauseRemedy)
+			p.Stands, p.Cause = p.Stands.Resume(t.now), spec.CauseRemedy
+			t.save(p, false)
 		}
+		t.refresh(p)
+		t.repeat(p)
 		if p.NextSync > 0 && p.NextSync <= t.now {
 			p.NextSync = 0
 			t.startIfActive(p)
@@ -338,27 +530,39 @@ func (t *turn) wakeUp() {
 	}
 }
 
-// receiptsDue sends receipts at their cadence, and closes windows that have ended.
+// receiptsDue sends receipts at their cadence, closes windows that have ended, and says again what was not answered.
 func (t *turn) receiptsDue(p *peer) {
 	kept := p.Used[:0]
 	for _, b := range p.Used {
 		switch {
-		case b.Signing:
-		case t.now >= b.Window.End() && !b.Closed && !b.Counters.Zero():
+		case b.Settled && b.Window.Due(t.now), b.Window.Due(t.now) && b.spent().Zero() && b.Last == nil:
+			continue // closed on both ends: forget it
+		case b.Signing || b.Settled || p.Stage != active:
+		case b.unanswered():
+			if t.now >= b.AskAt {
+				t.sendReceipt(p, b)
+			}
+		case b.Last == nil && (b.Doubt || t.now >= b.Window.End() && !b.spent().Zero()), !claimed(b) && t.now >= b.Window.End():
 			t.claim(p, b)
+		case b.Last != nil && t.now >= b.Window.End():
+			if t.now >= b.AskAt {
+				t.sendReceipt(p, b) // the issuer's last word on the window is asked for
+			}
 		case t.now < b.Window.End():
 			if g := p.Held.of(b.Window.Start()); g != nil {
 				t.receiptIfDue(p, g, b)
 			}
-		case b.Window.Due(t.now):
-			continue // closed on both ends: forget it
 		}
 		kept = append(kept, b)
 	}
 	p.Used = kept
 }
 
-// windowsDue evaluates every window of our grant whose time has come, idle ones too.
+// unanswered reports whether the last receipt has to be answered before there can be another.
+func (b *book) unanswered() bool { return b.Last != nil && (!b.Acked || b.Doubt) }
+
+// windowsDue evaluates every window of our grant whose time has come, idle ones too. A window whose claim does not agree with what was
+// counted stays open until the peer comes back for more: before that, nobody knows that the claim was not lost.
 func (t *turn) windowsDue(p *peer) {
 	g := p.Issued.current()
 	if g == nil {
@@ -376,16 +580,35 @@ func (t *turn) windowsDue(p *peer) {
 		if b.Last != nil {
 			claim = b.Last.Counters
 		}
-		t.close(p, b, ledger.Evaluate(p.Issued.of(w.Start()).Limits, b.Counters, claim))
+		v := t.cfg.Ladder.Evaluate(p.limits(w), b.Counters, claim)
+		if p.Back < dueAt(w) && slices.ContainsFunc(v.Lines, func(l ledger.Line) bool { return l.Diverges }) {
+			return
+		}
 		p.Settled = w.Epoch + 1
 		p.Measured = slices.DeleteFunc(p.Measured, func(b *book) bool { return b.Window.Epoch <= w.Epoch })
+		t.close(p, b, v)
 		t.save(p, false)
+	}
+}
+
+// cameBack notes that the peer uses our grant at a time of its own clock, and closes what it left open before that.
+func (t *turn) cameBack(p *peer, w ledger.Window, created int64) {
+	if d := created - t.now; d > spec.C().Window.SkewSeconds || -d > spec.C().Window.SkewSeconds {
+		created = t.now
+	}
+	if created <= p.Back {
+		return
+	}
+	p.Back = created
+	if p.Settled < w.Epoch {
+		t.windowsDue(p)
+		t.refresh(p)
 	}
 }
 
 // close applies a window's outcome to the peer's standing.
 func (t *turn) close(p *peer, b *book, v ledger.Evaluation, found ...ledger.Structural) {
-	next, move := p.Stands.Close(v, t.now, found...)
+	next, move := t.cfg.Ladder.Close(p.Stands, v, t.now, found...)
 	p.Stands = next
 	p.Worst = p.Worst.Worse(move.Severity)
 	if v.Evaluated || len(found) > 0 {
@@ -398,22 +621,15 @@ func (t *turn) close(p *peer, b *book, v ledger.Evaluation, found ...ledger.Stru
 		}
 		p.Reported = append(p.Reported, c)
 		p.Reported = p.Reported[max(0, len(p.Reported)-keptVerdicts):]
-		what := "window-closed"
-		t.do(Tell{Peer: p.Key, What: what, Window: b.Window.Epoch, Severity: move.Severity, Detail: string(c.Limit)})
+		t.do(Tell{Peer: p.Key, What: "window-closed", Window: b.Window.Epoch, Severity: move.Severity, Detail: string(c.Limit)})
 	}
 	switch {
 	case move.Delete:
 		t.finish(p, "revoked: "+move.Severity.String())
 		t.do(Send{To: p.Key, Type: spec.MsgPeeringEnd, ID: t.newID(), Thread: p.Thread, Durable: true, Body: endBody{"revoked"}})
-	case move.Amended && p.Stage == active:
-		t.reissue(p, move.Cause)
+	case move.Amended && move.Cause != "" && p.Cause != spec.CauseRemedy:
+		p.Cause = move.Cause
 	}
-}
-
-// reissue publishes the grant anew at the peer's present standing. Growth has no cause: it is told as an accept.
-func (t *turn) reissue(p *peer, cause spec.Cause) {
-	p.Cause = cause
-	t.do(IssueGrant{Subject: p.Key, Grant: t.grant(p)})
 }
 
 // due returns the next second at which a peer needs attention, 0 if none.
@@ -427,29 +643,39 @@ func (t *turn) due(p *peer) (at int64) {
 		return 0
 	}
 	for _, b := range p.Used {
-		if b.Signing {
+		if b.Signing || p.Stage != active {
 			continue
 		}
-		if b.Closed || b.Counters.Zero() {
+		switch {
+		case b.Settled || b.spent().Zero() && b.Last == nil && !b.Doubt:
 			earliest(dueAt(b.Window))
-			continue
-		}
-		earliest(b.Window.End())
-		if g := p.Held.of(b.Window.Start()); g != nil && !claimed(b) {
-			since := b.Window.Start()
-			if b.Last != nil {
-				since = b.Last.At
+		case b.unanswered():
+			earliest(max(b.AskAt, 1))
+		case b.Last == nil && b.Doubt:
+			earliest(t.now)
+		case t.now >= b.Window.End():
+			earliest(max(b.AskAt, 1))
+		default:
+			earliest(b.Window.End())
+			if g := p.Held.of(b.Window.Start()); g != nil && !claimed(b) {
+				since := b.Window.Start()
+				if b.Last != nil {
+					since = b.Last.At
+				}
+				earliest(min(since+g.ReceiptSeconds, b.Window.End()))
 			}
-			earliest(min(since+g.ReceiptSeconds, b.Window.End()))
 		}
 	}
 	if g := p.Issued.current(); g != nil && p.Settled > 0 {
-		earliest(dueAt(ledger.Window{Epoch: p.Settled, Length: g.Window}))
+		if w := (ledger.Window{Epoch: p.Settled, Length: g.Window}); !w.Due(t.now) { // a window that stays open waits for the peer
+			earliest(dueAt(w))
+		}
 	} else if g != nil {
 		earliest(dueAt(g.WindowAt(g.CreatedAt)))
 	}
 	earliest(p.Stands.ZeroUntil)
 	earliest(p.NextSync)
+	earliest(p.RetryAt)
 	return at
 }
 

@@ -26,6 +26,8 @@ type AddPeer struct {
 	Peer  nostr.PubKey
 	Tier  spec.Tier // what our grant to the peer opens at; a person may seed any tier
 	Wants []Want
+	// Invitation is the id of an out-of-band invitation of the peer's, "" if there is none.
+	Invitation string
 }
 
 // EndPeer is the operator's wish to end a peering.
@@ -66,6 +68,7 @@ type Received struct {
 	Created   int64 // the message's created_time, 0 if it has none
 	Octets    int64 // of the JWE as carried
 	Envelopes int64 // attachments of a deliver
+	Invited   bool  // a proposal that names an invitation of ours which is good for its sender
 	Body      json.RawMessage
 }
 
@@ -86,6 +89,18 @@ type Connected struct {
 	Peer    nostr.PubKey
 	Inbound bool
 	Created int64 // created_time of that message
+}
+
+// Dialling asks whether a transport session may be opened to the peer; the answer is Permit or Withhold. A network that tears
+// connections must not make an honest dialler exceed conn_rate.
+type Dialling struct{ Peer nostr.PubKey }
+
+// Found brings a structural finding about the peer that the host can prove, such as a hop whose signature does not hold.
+type Found struct {
+	Peer    nostr.PubKey
+	Finding ledger.Structural
+	Created int64 // created_time of the message that showed it
+	Detail  string
 }
 
 // Faulted says that a message of the peer's failed to parse or verify, or was answered with a problem report.
@@ -229,6 +244,8 @@ func (ReceiptSigned) input() {}
 func (Received) input()      {}
 func (Sending) input()       {}
 func (Connected) input()     {}
+func (Dialling) input()      {}
+func (Found) input()         {}
 func (Faulted) input()       {}
 func (Problem) input()       {}
 func (Taken) input()         {}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"fleetmesh.org/fleetmesh/internal/ledger"
 	"fleetmesh.org/fleetmesh/nostr"
 	"fleetmesh.org/fleetmesh/spec"
 )
@@ -24,6 +25,8 @@ const (
 	EnrolClosed Enrolment = "closed" // only peers that the operator added
 	EnrolPoW    Enrolment = "pow"    // strangers whose descriptor carries the work asked for
 	EnrolOpen   Enrolment = "open"   // anyone
+	// EnrolInvitation lets in those who bring an invitation of ours that is not spent; they are let in under closed and pow too.
+	EnrolInvitation Enrolment = "invitation"
 )
 
 // Config is what a node's decisions depend on beside its state.
@@ -38,6 +41,13 @@ type Config struct {
 	Window     int64             // seconds of the windows of the grants that we issue
 	Serve      []json.RawMessage // filters that a peer may pull within; empty: none
 	Seed       [32]byte          // of message and thread ids; fresh for each process
+	Ladder     Ladder            // zero: the ledger's
+}
+
+// Ladder is the arithmetic that windows are priced with. A nil function is the ledger's; the simulator plants bugs here.
+type Ladder struct {
+	Evaluate func(limits ledger.Limits, measured, claimed ledger.Counters) ledger.Evaluation
+	Close    func(s ledger.Standing, v ledger.Evaluation, now int64, found ...ledger.Structural) (ledger.Standing, ledger.Move)
 }
 
 // Node is the state machine. It is not safe for concurrent use: whoever owns it feeds it one input at a time.
@@ -53,6 +63,12 @@ type Node struct {
 func New(cfg Config) *Node {
 	if cfg.Window == 0 {
 		cfg.Window = spec.C().Window.DefaultSeconds
+	}
+	if cfg.Ladder.Evaluate == nil {
+		cfg.Ladder.Evaluate = ledger.Evaluate
+	}
+	if cfg.Ladder.Close == nil {
+		cfg.Ladder.Close = ledger.Standing.Close
 	}
 	return &Node{cfg: cfg, peers: map[nostr.PubKey]*peer{}, threads: map[string]*session{}}
 }
@@ -74,6 +90,12 @@ func (n *Node) Restore(records map[string]json.RawMessage) error {
 		if p.Key.String() != name {
 			return fmt.Errorf("restore %s: the record is of %s", key, p.Key)
 		}
+		for _, b := range p.Measured {
+			b.Doubt = true
+		}
+		for _, b := range p.Used {
+			b.Doubt = !b.Settled
+		}
 		n.peers[p.Key] = p
 	}
 	return nil
@@ -91,6 +113,10 @@ func (n *Node) Step(now time.Time, in Input) []Effect {
 		t.addPeer(in)
 	case EndPeer:
 		t.endPeer(in)
+	case Revoked:
+		t.revoked(in)
+	case AskPeers:
+		t.askPeers(in)
 	case Described:
 		t.described(in)
 	case GrantSeen:
@@ -105,6 +131,10 @@ func (n *Node) Step(now time.Time, in Input) []Effect {
 		t.sending(in)
 	case Connected:
 		t.connected(in)
+	case Dialling:
+		t.dialling(in)
+	case Found:
+		t.found(in)
 	case Faulted:
 		t.faulted(in)
 	case Problem:
@@ -203,6 +233,10 @@ func (t *turn) received(in Received) {
 		t.amended(p, in)
 	case spec.MsgPeeringEnd:
 		t.ended(p, in)
+	case spec.MsgPeeringPeersQuery:
+		t.peersAsked(p, in)
+	case spec.MsgPeeringPeers:
+		t.peersTold(p, in)
 	case spec.MsgBudgetReceipt, spec.MsgBudgetClose:
 		t.receipt(p, in)
 	case spec.MsgBudgetReceiptAck:

@@ -26,19 +26,44 @@ type peer struct {
 	Measured []*book       `json:",omitempty"` // what the peer caused here, by window of Issued
 	Used     []*book       `json:",omitempty"` // what we caused there, by window of Held
 	Settled  int64         // windows of Issued before this epoch are closed
+	Back     int64         `json:",omitempty"` // latest time at which the peer used our grant: an open claim of a window before it is overdue
+	Known    nostr.ID      // newest grant of Issued that the peer showed to hold
+	KnownAt  int64         `json:",omitempty"` // when it did
+	Remedy   bool          `json:",omitempty"` // the grant in force is a remedy
+	Cause    spec.Cause    `json:",omitempty"` // why the grant that is due amends
 	Reported []WindowClose `json:",omitempty"` // the last verdicts, newest last
+
+	Revoked    bool   `json:",omitempty"` // by its holder: for good
+	Invitation string `json:",omitempty"` // of the peer's, to be named when we propose
 
 	NextSync int64 `json:",omitempty"` // unix second of the next sync, 0: none planned
 	NextWant int
 	Waiting  bool `json:"-"` // a sync of ours waits for one of the peer's to end
 
 	// From the descriptor, which is seen anew after a restart.
+	Asking        string     `json:"-"` // thread of the peers-query under way
 	Described     bool       `json:"-"`
 	Class         spec.Class `json:"-"`
 	Work          int        `json:"-"`
 	Protocols     []string   `json:"-"`
 	DigestDiffers bool       `json:"-"`
-	Cause         spec.Cause `json:"-"` // why the grant under way amends
+	Issuing       bool       `json:"-"` // a grant is under way
+	RetryAt       int64      `json:"-"` // when what was not answered is said again, 0: nothing is
+	Tries         int        `json:"-"`
+}
+
+// limits are what a window of our grant is held to. A grant that was lowered without any fault, by disuse, binds from the first
+// window after the peer showed that it knows it; before that the more generous of the two counts.
+func (p *peer) limits(w ledger.Window) ledger.Limits {
+	g := p.Issued.of(w.Start())
+	if len(p.Issued) < 2 || g != p.Issued[0] || p.Remedy || p.Known == g.ID && p.KnownAt+spec.C().Window.SkewSeconds <= w.Start() {
+		return g.Limits
+	}
+	out := g.Limits.Clone()
+	for n, v := range p.Issued[1].Limits {
+		out[n] = max(out[n], v)
+	}
+	return out
 }
 
 // WindowClose is the verdict on one window of a grant of ours.
@@ -101,14 +126,88 @@ func (g grants) at(created, arrived int64) (*ledger.Grant, ledger.Window) {
 	return g.of(w.Start()), w
 }
 
-// book is one window's account.
+// book is one window's account. The subject's has three parts: Counters is what it knows the issuer to have counted, and what it
+// claims; Pending is what it sent and got no answer to, which may have arrived or not; Ahead is what the issuer said it
+// counted and the subject did not see.
 type book struct {
 	Window   ledger.Window
 	Grant    nostr.ID
 	Counters ledger.Counters
+	Pending  ledger.Counters `json:",omitempty"`
+	Ahead    ledger.Counters `json:",omitempty"`
 	Last     *ledger.Receipt `json:",omitempty"` // newest receipt, sent or received
-	Signing  bool            `json:"-"`          // a receipt is being signed
+	Acked    bool            `json:",omitempty"` // the issuer holds Last
+	Settled  bool            `json:",omitempty"` // the window is over and both ends say the same of it
 	Closed   bool            `json:",omitempty"` // the last receipt was sent as the window's close
+	Signing  bool            `json:"-"`          // a receipt is being signed
+	Doubt    bool            `json:"-"`          // taken up from the journal: what was counted last may be missing
+	AskAt    int64           `json:"-"`          // when the last receipt is sent again
+	Asks     int             `json:"-"`
+}
+
+// spent is what may have been used: what is known and what is in doubt.
+func (b *book) spent() ledger.Counters {
+	c := b.Counters.Clone()
+	c.Add(b.Pending)
+	return c
+}
+
+// send notes what leaves; whether it arrives is not known yet.
+func (b *book) send(c ledger.Counters) {
+	if b.Pending == nil {
+		b.Pending = ledger.Counters{}
+	}
+	b.Pending.Add(c)
+}
+
+// confirm takes what was answered out of doubt.
+func (b *book) confirm(c ledger.Counters) {
+	for n, v := range c {
+		v = min(v, b.Pending[n])
+		b.Pending[n] -= v
+		b.Counters[n] += v
+	}
+}
+
+// saw counts what came from the issuer, unless it said so before.
+func (b *book) saw(c ledger.Counters) {
+	for n, v := range c {
+		d := min(v, b.Ahead[n])
+		if d > 0 {
+			b.Ahead[n] -= d
+		}
+		b.Counters.Add(ledger.Counters{n: v - d})
+	}
+}
+
+// told takes the issuer's word for what it counted, within what the grant allows: within it nothing can be charged, and what got
+// lost on the way only the issuer knows. It reports whether that changes the claim.
+func (b *book) told(measured ledger.Counters, limits ledger.Limits) (changed bool) {
+	for _, n := range spec.C().Counters {
+		m := measured[n]
+		for i := range spec.C().Limits {
+			if l := spec.C().Limits[i].Name; spec.C().CounterOf(l) == n {
+				m = min(m, limits[l])
+			}
+		}
+		more := m - b.Counters[n]
+		if more <= 0 {
+			continue
+		}
+		changed = true
+		b.Counters[n] = m
+		d := min(more, b.Pending[n])
+		if d > 0 {
+			b.Pending[n] -= d
+		}
+		if more > d {
+			if b.Ahead == nil {
+				b.Ahead = ledger.Counters{}
+			}
+			b.Ahead[n] += more - d
+		}
+	}
+	return changed
 }
 
 // chain takes up the window's receipts.
@@ -121,12 +220,19 @@ func (b *book) chain(subject nostr.PubKey) *ledger.Chain {
 
 // find returns a window's book, making it if need be.
 func find(books *[]*book, g *ledger.Grant, w ledger.Window) *book {
-	if b := lookup(*books, w.Epoch); b != nil {
-		return b
-	}
-	b := &book{Window: w, Grant: g.ID, Counters: ledger.Counters{}}
-	*books = append(*books, b)
+	b, _ := open(books, g, w)
 	return b
+}
+
+// open is find, and says whether the book was there. A new one is made durable at once: a machine that crashes may lose
+// counts, and must not forget that there was anything to count.
+func open(books *[]*book, g *ledger.Grant, w ledger.Window) (b *book, known bool) {
+	if b := lookup(*books, w.Epoch); b != nil {
+		return b, true
+	}
+	b = &book{Window: w, Grant: g.ID, Counters: ledger.Counters{}}
+	*books = append(*books, b)
+	return b, false
 }
 
 func lookup(books []*book, epoch int64) *book {

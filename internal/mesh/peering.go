@@ -43,6 +43,7 @@ type (
 		Transports []string         `json:"transports"`
 		BudgetSelf map[string]int64 `json:"budget_self,omitempty"`
 		PoW        *powBody         `json:"pow,omitempty"`
+		Invitation string           `json:"invitation,omitempty"`
 	}
 	powBody struct {
 		Bits  int    `json:"bits"`
@@ -71,7 +72,14 @@ func (t *turn) addPeer(in AddPeer) {
 		p = &peer{Key: in.Peer, Stage: known}
 		t.peers[in.Peer] = p
 	}
+	if p.Revoked {
+		t.do(Tell{Peer: p.Key, What: "peering-impossible", Code: spec.CodeRevoked, Detail: "the key was revoked by its holder"})
+		return
+	}
 	p.Added = true
+	if in.Invitation != "" {
+		p.Invitation = in.Invitation
+	}
 	if in.Tier != "" {
 		p.Seed = in.Tier
 	}
@@ -108,14 +116,19 @@ func (t *turn) propose(p *peer) {
 		t.do(Tell{Peer: p.Key, What: "peering-impossible", Code: spec.CodeUnsupportedProtocol, Detail: "the peer does not speak " + lacks})
 		return
 	}
-	p.Stage, p.Thread = asked, t.newID()
+	p.Stage, p.Thread, p.Tries = asked, t.newID(), 0
 	t.save(p, false)
-	t.do(Send{To: p.Key, Type: spec.MsgPeeringPropose, ID: p.Thread, First: true, Body: proposeBody{
+	t.sendProposal(p, p.Thread)
+	t.tell(p, "proposed", "thread %s", p.Thread)
+}
+
+func (t *turn) sendProposal(p *peer, id string) {
+	t.later(p)
+	t.do(Send{To: p.Key, Type: spec.MsgPeeringPropose, ID: id, Thread: p.Thread, First: true, Body: proposeBody{
 		Class: t.cfg.Class, Protocol: [2]string{spec.C().Protocol.Name, t.cfg.Digest}, Protocols: t.cfg.Protocols,
 		Want: nonNil(p.Wants), Offer: []any{}, Transports: []string{"wss"}, BudgetSelf: map[string]int64{"window": t.cfg.Window},
-		PoW: &powBody{Bits: t.cfg.PoWBits, Event: t.cfg.Descriptor.String()},
+		PoW: &powBody{Bits: t.cfg.PoWBits, Event: t.cfg.Descriptor.String()}, Invitation: p.Invitation,
 	}})
-	t.tell(p, "proposed", "thread %s", p.Thread)
 }
 
 func nonNil[T any](s []T) []T {
@@ -149,7 +162,7 @@ func (t *turn) proposed(in Received) {
 		t.decline(p, in, spec.CodeMalformed, "the body cannot be read")
 		return
 	}
-	if code, note := t.welcome(p, &body); code != "" {
+	if code, note := t.welcome(p, &body, in.Invited); code != "" {
 		t.decline(p, in, code, note)
 		return
 	}
@@ -157,7 +170,11 @@ func (t *turn) proposed(in Received) {
 	if p.Stage == asked && t.cfg.Self.String() < p.Key.String() {
 		return // both proposed at once: the proposal of the lower key stands, so that there is one thread
 	}
-	p.Stage, p.Thread = granting, in.Thread
+	if in.Thread == p.Thread && len(p.Issued) > 0 && p.Stage != ended && p.Stage != refused {
+		t.sendAccept(p) // the proposal came again: so does the answer
+		return
+	}
+	p.Stage, p.Thread, p.Tries = granting, in.Thread, 0
 	t.save(p, false)
 	t.issue(p)
 }
@@ -165,13 +182,13 @@ func (t *turn) proposed(in Received) {
 func (t *turn) decline(p *peer, in Received, code spec.Code, note string) {
 	t.do(Send{To: in.From, Type: spec.MsgPeeringDecline, ID: t.newID(), Thread: in.Thread, Body: declineBody{code, note}})
 	t.do(Tell{Peer: p.Key, What: "declined", Code: code, Detail: note})
-	if !p.Added && len(p.Issued) == 0 {
+	if !p.Added && len(p.Issued) == 0 && p.Stands.Limits == nil && p.Worst == spec.S0 {
 		delete(t.peers, p.Key) // a stranger leaves nothing behind
 	}
 }
 
 // welcome says why a proposal is declined, or "".
-func (t *turn) welcome(p *peer, body *proposeBody) (spec.Code, string) {
+func (t *turn) welcome(p *peer, body *proposeBody, invited bool) (spec.Code, string) {
 	if lacks := t.lacking(body.Protocols); lacks != "" {
 		return spec.CodeUnsupportedProtocol, "needs " + lacks
 	}
@@ -183,7 +200,7 @@ func (t *turn) welcome(p *peer, body *proposeBody) (spec.Code, string) {
 	if p.Worst == spec.S4 {
 		return spec.CodeRevoked, "this key is revoked here"
 	}
-	if p.Added {
+	if p.Added || invited {
 		return "", ""
 	}
 	switch t.cfg.Enrolment {
@@ -206,12 +223,93 @@ func (t *turn) issue(p *peer) {
 			p.Stands = ledger.Standing{Tier: p.Seed, Limits: ledger.Seeded(p.Seed)}
 		}
 	}
+	t.write(p)
+}
+
+// write asks the host to publish the peer's present standing as a grant.
+func (t *turn) write(p *peer) {
+	p.Issuing = true
 	t.do(IssueGrant{Subject: p.Key, Grant: t.grant(p)})
 }
 
-// grant writes the peer's present standing as a grant.
+// refresh publishes the grant anew where the peer's standing is no longer what it says, or its lifetime runs out. The remedy of a finding is
+// in force at once. Everything else waits until the peer has shown that it knows of the last change, so that
+// it is never held to a limit it can not know of.
+func (t *turn) refresh(p *peer) {
+	g := p.Issued.current()
+	if g == nil || p.Issuing || p.Stage != active {
+		return
+	}
+	same := g.Tier == p.Stands.Tier && g.Limits.Equal(p.Stands.Limits.Clamp(p.Stands.Tier)) && g.Expiration-t.now > renewSeconds
+	if same || p.Cause != spec.CauseRemedy && p.Known != g.ID {
+		return
+	}
+	t.write(p)
+}
+
+// renewSeconds is how long before its end a grant is published anew.
+const renewSeconds = 7 * 86400
+
+// knows notes that the peer holds a grant of ours.
+func (t *turn) knows(p *peer, id nostr.ID) {
+	if g := p.Issued.current(); g != nil && g.ID == id && p.Known != id {
+		p.Known, p.KnownAt = id, t.now
+		if p.Stage == active {
+			p.RetryAt = 0
+		}
+	}
+}
+
+// later plans the next time that something unanswered is said again.
+func (t *turn) later(p *peer) {
+	p.RetryAt = t.now + min(int64(retrySeconds)<<min(p.Tries, 8), retryMost)
+	p.Tries++
+}
+
+// repeat says again what the peer has not answered: a proposal, an acceptance, an amended grant.
+func (t *turn) repeat(p *peer) {
+	g := p.Issued.current()
+	waits := p.Stage == asked || p.Stage == granting || p.Stage == active && g != nil && p.Known != g.ID
+	if !waits {
+		p.RetryAt = 0
+		return
+	}
+	if p.RetryAt > t.now {
+		return
+	}
+	switch {
+	case p.Stage == asked:
+		t.sendProposal(p, t.newID())
+	case g == nil && !p.Issuing:
+		t.later(p)
+		t.issue(p)
+	case g != nil:
+		t.sendAccept(p)
+	}
+}
+
+// sendAccept tells the peer our grant, and which of its own we hold.
+func (t *turn) sendAccept(p *peer) {
+	t.later(p)
+	id := p.Issued.current().ID
+	t.do(Send{To: p.Key, Type: spec.MsgPeeringAccept, ID: t.newID(), Thread: p.Thread, Grants: []nostr.ID{id}, Body: p.acceptance()})
+}
+
+func (p *peer) acceptance() acceptBody {
+	body := acceptBody{Grants: []string{p.Issued.current().ID.String()}}
+	if held := p.Held.current(); held != nil {
+		body.Grants = append(body.Grants, held.ID.String())
+	}
+	return body
+}
+
+// grant writes the peer's present standing as a grant, later than the one before it, so that the peer takes it for the newer.
 func (t *turn) grant(p *peer) *ledger.Grant {
-	g := ledger.NewGrant(t.cfg.Self, p.Key, p.Stands.Tier, t.scopes(p), t.now)
+	at := t.now
+	if g := p.Issued.current(); g != nil {
+		at = max(at, g.CreatedAt+1)
+	}
+	g := ledger.NewGrant(t.cfg.Self, p.Key, p.Stands.Tier, t.scopes(p), at)
 	g.Window = t.cfg.Window
 	g.Limits = p.Stands.Limits.Clamp(p.Stands.Tier)
 	return g
@@ -235,22 +333,22 @@ func (t *turn) scopes(p *peer) (s []ledger.Scope) {
 // grantIssued makes an issued grant the one in force, and tells the peer.
 func (t *turn) grantIssued(in GrantIssued) {
 	p := t.peers[in.Subject]
-	if p == nil {
-		return
+	if p == nil || p.Revoked {
+		return // the zero grant of a key that was revoked is for the public record
 	}
-	p.Issued = p.Issued.push(in.Grant)
+	p.Issued, p.Issuing = p.Issued.push(in.Grant), false
 	id := in.Grant.ID
-	body := acceptBody{Grants: []string{id.String()}}
 	cause := p.Cause
-	p.Cause = ""
+	p.Cause, p.Remedy, p.Tries = "", cause == spec.CauseRemedy, 0
 	if p.Stage == granting && len(p.Held) > 0 {
 		p.Stage = active
 	}
 	t.save(p, false)
 	if cause != "" {
+		t.later(p)
 		t.do(Send{To: p.Key, Type: spec.MsgPeeringAmend, ID: t.newID(), Thread: p.Thread, Grants: []nostr.ID{id}, Durable: true, Body: amendBody{id.String(), cause}})
 	} else {
-		t.do(Send{To: p.Key, Type: spec.MsgPeeringAccept, ID: t.newID(), Thread: p.Thread, Grants: []nostr.ID{id}, Body: body})
+		t.sendAccept(p)
 	}
 	t.tell(p, "granted", "grant %s, tier %s", id, in.Grant.Tier)
 	t.startIfActive(p)
@@ -270,21 +368,49 @@ func (t *turn) grantSeen(in GrantSeen) {
 	t.tell(p, "grant-held", "grant %s, tier %s", in.Grant.ID, in.Grant.Tier)
 }
 
-// accepted answers the peer's grant with ours, or completes the peering.
+// accepted answers the peer's grant with ours, or completes the peering. An acceptance that does not name our grant shows that the peer
+// lacks it.
 func (t *turn) accepted(p *peer, in Received) {
-	if p == nil || len(p.Held) == 0 || in.Thread != p.Thread {
+	if p == nil || len(p.Held) == 0 || in.Thread != p.Thread || p.Stage == ended {
 		return
+	}
+	var body acceptBody
+	if err := json.Unmarshal(in.Body, &body); err != nil {
+		t.fault(p, in.Thread, spec.CodeMalformed)
+		return
+	}
+	mine := false
+	if g := p.Issued.current(); g != nil && slices.Contains(body.Grants, g.ID.String()) {
+		mine = true
+		t.knows(p, g.ID)
 	}
 	switch {
 	case p.Stage == asked:
-		p.Stage = granting
+		p.Stage, p.Tries = granting, 0
 		t.save(p, false)
 		t.issue(p)
-	case len(p.Issued) > 0 && p.Stage != active && p.Stage != ended:
+		return
+	case len(p.Issued) > 0 && p.Stage != active:
 		p.Stage = active
 		t.save(p, false)
 		t.startIfActive(p)
+	case p.Stage == active:
+		t.save(p, false)
 	}
+	if slices.Contains(body.Grants, p.Held.current().ID.String()) { // it tells a grant, and wants to hear that it is known
+		t.acknowledge(p, mine)
+	}
+	t.refresh(p)
+}
+
+// acknowledge tells the peer which grant of its own we hold; and ours too, where it lacks it. An acceptance that names none of its sender's grants
+// is not answered.
+func (t *turn) acknowledge(p *peer, knowsOurs bool) {
+	if !knowsOurs && len(p.Issued) > 0 {
+		t.do(Send{To: p.Key, Type: spec.MsgPeeringAccept, ID: t.newID(), Thread: p.Thread, Grants: []nostr.ID{p.Issued.current().ID}, Body: p.acceptance()})
+		return
+	}
+	t.do(Send{To: p.Key, Type: spec.MsgPeeringAccept, ID: t.newID(), Thread: p.Thread, Body: acceptBody{Grants: []string{p.Held.current().ID.String()}}})
 }
 
 func (t *turn) declined(p *peer, in Received) {
@@ -308,6 +434,7 @@ func (t *turn) amended(p *peer, in Received) {
 		return
 	}
 	t.tell(p, "amended", "grant %s, cause %s", body.Grant, body.Cause)
+	t.acknowledge(p, true)
 }
 
 func (t *turn) endPeer(in EndPeer) {

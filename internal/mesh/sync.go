@@ -73,6 +73,15 @@ type session struct {
 	peer  nostr.PubKey
 	ours  bool // we began it
 	shard string
+
+	flight []inFlight // what we sent and got no answer to, oldest first
+}
+
+// inFlight is a message of ours that may have arrived or not.
+type inFlight struct {
+	typ    spec.MessageType
+	window int64
+	cost   ledger.Counters
 }
 
 // startIfActive begins the syncs that the operator wants, once the peering stands.
@@ -80,7 +89,7 @@ func (t *turn) startIfActive(p *peer) {
 	if p.Stage != active || len(p.Wants) == 0 || p.Stands.ZeroUntil > t.now {
 		return
 	}
-	if t.underWay(p) != nil {
+	if t.underWay(p) != nil || t.owes(p, t.now) {
 		p.NextSync, p.Waiting = t.now+busySeconds, true
 		return
 	}
@@ -171,7 +180,7 @@ func (t *turn) syncEnded(in SyncEnded) {
 		}
 		return
 	}
-	if in.Code == spec.CodeTooMany {
+	if in.Code == spec.CodeTooMany || in.Code != "" && t.owes(p, t.now) {
 		p.NextWant--
 		p.NextSync, p.Waiting = t.now+busySeconds, true
 		return
