@@ -292,3 +292,31 @@ func TestClosedStoreRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+func TestReadOnly(t *testing.T) {
+	dir := t.TempDir()
+	s := small(t, dir)
+	e := newSample(1).event()
+	if _, err := s.Insert(t.Context(), []*nostr.Event{e}, 1_700_000_000); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ro, err := Open(dir, Options{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ro.Insert(t.Context(), []*nostr.Event{e}, 1_700_000_000); !errors.Is(err, store.ErrReadOnly) {
+		t.Fatal(err)
+	}
+	if _, err := ro.Purge(t.Context(), []nostr.ID{e.ID}, store.ReasonPurged, 1_700_000_000); !errors.Is(err, store.ErrReadOnly) {
+		t.Fatal(err)
+	}
+	if got, err := ro.Get(t.Context(), e.ID, 1_700_000_000); err != nil || got.ID != e.ID {
+		t.Fatal(err)
+	}
+	if err := ro.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

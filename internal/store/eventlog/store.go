@@ -49,7 +49,9 @@ type Options struct {
 	Log *slog.Logger
 	// FS replaces the directory, for tests.
 	FS FS
-	// NoSync leaves out all syncs: a crash of the machine loses events that were acknowledged.
+	// ReadOnly refuses every change with store.ErrReadOnly. Opening still mends what a crash has left.
+	ReadOnly bool
+	// NoSync leaves out all syncs: a crash of the machine loses events that were acknowledged, or more.
 	NoSync bool
 
 	headDocs int // events in the head
@@ -211,6 +213,10 @@ func open(fs FS, opts Options, rebuild bool) (*Store, error) {
 			s.cur.release()
 		}
 		return nil, errors.Join(err, lock.Close())
+	}
+	if opts.ReadOnly {
+		err := fmt.Errorf("%w: opened so", store.ErrReadOnly)
+		s.failed.Store(&err)
 	}
 	go s.write()
 	s.keeper.Add(1)
