@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -72,7 +73,7 @@ func (c *eventCmd) Run(a *app) error {
 		switch {
 		case err != nil:
 			fmt.Fprintf(a.err, "%s: %v\n", url, err)
-			worst = max(worst, gateway.ExitCode(err))
+			worst = max(worst, exitOf(err))
 		case !ans.OK:
 			fmt.Fprintf(a.err, "%s refused it: %s\n", url, ans.Reason)
 			worst = max(worst, spec.ExitRefused)
@@ -122,16 +123,34 @@ func mine(e *nostr.Event, bits int) {
 }
 
 func (c *eventCmd) publish(ctx context.Context, url string, e *nostr.Event) (gateway.Answer, error) {
-	key, err := c.authKey()
-	if err != nil {
-		return gateway.Answer{}, err
-	}
-	conn, err := gateway.Dial(ctx, url, gateway.Options{Key: key})
+	conn, err := c.dial(ctx, url)
 	if err != nil {
 		return gateway.Answer{}, err
 	}
 	defer conn.Close()
 	return conn.Publish(ctx, e)
+}
+
+// dial connects to a relay. An error has chosen the status of the verb.
+func (s *signer) dial(ctx context.Context, url string) (*gateway.Conn, error) {
+	key, err := s.authKey()
+	if err != nil {
+		return nil, &exit{spec.ExitUsage, fmt.Sprintf("--sec: %v", err)}
+	}
+	conn, err := gateway.Dial(ctx, url, gateway.Options{Key: key})
+	if err != nil {
+		return nil, &exit{gateway.ExitCode(err), err.Error()}
+	}
+	return conn, nil
+}
+
+// exitOf is the status that an error of a client verb stands for.
+func exitOf(err error) int {
+	var chosen *exit
+	if errors.As(err, &chosen) {
+		return chosen.code
+	}
+	return gateway.ExitCode(err)
 }
 
 // authKey answers NIP-42 challenges with a key that the user named, never with one made for the call.
@@ -147,13 +166,9 @@ func (c *eventCmd) publishStdin(a *app) error {
 	if len(c.Relay) != 1 {
 		return &exit{spec.ExitUsage, "--stdin wants one --relay"}
 	}
-	key, err := c.authKey()
+	conn, err := c.dial(a.ctx, c.Relay[0])
 	if err != nil {
 		return err
-	}
-	conn, err := gateway.Dial(a.ctx, c.Relay[0], gateway.Options{Key: key})
-	if err != nil {
-		return &exit{gateway.ExitCode(err), err.Error()}
 	}
 	defer conn.Close()
 	text, err := io.ReadAll(a.in)
@@ -231,13 +246,9 @@ func (c *reqCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	key, err := c.authKey()
+	conn, err := c.dial(a.ctx, c.Relay)
 	if err != nil {
 		return err
-	}
-	conn, err := gateway.Dial(a.ctx, c.Relay, gateway.Options{Key: key})
-	if err != nil {
-		return &exit{gateway.ExitCode(err), err.Error()}
 	}
 	defer conn.Close()
 	if c.All {
@@ -291,13 +302,9 @@ func (c *countCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	key, err := c.authKey()
+	conn, err := c.dial(a.ctx, c.Relay)
 	if err != nil {
 		return err
-	}
-	conn, err := gateway.Dial(a.ctx, c.Relay, gateway.Options{Key: key})
-	if err != nil {
-		return &exit{gateway.ExitCode(err), err.Error()}
 	}
 	defer conn.Close()
 	n, err := conn.Count(a.ctx, fs...)
