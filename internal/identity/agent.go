@@ -51,3 +51,9 @@ func SignEvent(a Agent, e *nostr.Event) error {
 	e.Sig = sig
 	return nil
 }
+
+// String names the key by its public half.
+func (a *KeyAgent) String() string { return "key agent of " + FormatDID(a.pub) }
+
+// GoString names the key by its public half.
+func (a *KeyAgent) GoString() string { return a.String() }

@@ -3,7 +3,10 @@ package identity
 import (
 	"bytes"
 	"crypto/rand"
+	"encoding/hex"
 	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -29,6 +32,24 @@ func TestNewKeysAreIndependent(t *testing.T) {
 	}
 	if _, err := NewKeys(bytes.NewReader(make([]byte, 40))); err == nil {
 		t.Fatal("keys from a source that ran dry")
+	}
+}
+
+func TestNoVerbPrintsASecret(t *testing.T) {
+	k := vectorKeys("one")
+	var raw []string
+	for _, b := range [][32]byte{k.Node, k.Agreement, k.Transport} {
+		raw = append(raw, hex.EncodeToString(b[:4]), fmt.Sprint(b[:3])[1:11], fmt.Sprintf("%#v", b[:2])[7:16])
+	}
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q"} {
+		for _, v := range []any{k, *k, k.Agreement, k.Transport, agentOf(t, "one")} {
+			text := fmt.Sprintf(verb, v)
+			for _, secret := range raw {
+				if strings.Contains(text, secret) {
+					t.Errorf("%s of %T prints a secret: %s", verb, v, text)
+				}
+			}
+		}
 	}
 }
 

@@ -100,3 +100,15 @@ func Derive(node nostr.SecretKey, role Role, counter uint32) [32]byte {
 	}
 	return [32]byte(out)
 }
+
+// String hides the key, as do the three below: no log and no error can hold one.
+func (AgreementSecret) String() string { return "agreement secret" }
+
+// GoString hides the key.
+func (AgreementSecret) GoString() string { return "agreement secret" }
+
+// String hides the key.
+func (TransportSecret) String() string { return "transport secret" }
+
+// GoString hides the key.
+func (TransportSecret) GoString() string { return "transport secret" }
