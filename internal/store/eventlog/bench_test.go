@@ -13,6 +13,7 @@ import (
 
 	"fleetmesh.org/fleetmesh/internal/store"
 	"fleetmesh.org/fleetmesh/nostr"
+	"fleetmesh.org/fleetmesh/nostr/negentropy"
 )
 
 // sample makes events like those of the wire: about 470 bytes, zipf-distributed authors, 8 % of them
@@ -229,4 +230,54 @@ func BenchmarkSet(b *testing.B) {
 			})
 		}
 	}
+}
+
+// BenchmarkReconcile answers a peer who lacks ten events of all: opening the set and every frame.
+func BenchmarkReconcile(b *testing.B) {
+	s, _ := loaded(b)
+	all, release, err := s.Set(context.Background(), []nostr.Filter{{}}, store.View{}, 1_700_000_000)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var items []negentropy.Item
+	for i := range all.Len() {
+		if i%(all.Len()/10) != 5 {
+			items = append(items, all.Item(i))
+		}
+	}
+	lacking := all.Len() - len(items)
+	release()
+	theirs := negentropy.NewVector(items)
+	var spent time.Duration
+	b.ResetTimer()
+	for range b.N {
+		client := negentropy.NewClient(theirs, 60_000)
+		msg := client.Initiate()
+		before := cpu()
+		set, release, err := s.Set(context.Background(), []nostr.Filter{{}}, store.View{}, 1_700_000_000)
+		if err != nil {
+			b.Fatal(err)
+		}
+		server := negentropy.NewServer(set, 60_000)
+		found := 0
+		for len(msg) > 0 {
+			answer, err := server.Reconcile(msg)
+			if err != nil {
+				b.Fatal(err)
+			}
+			spent += cpu() - before
+			next, _, need, err := client.Reconcile(answer)
+			if err != nil {
+				b.Fatal(err)
+			}
+			found += len(need)
+			msg = next
+			before = cpu()
+		}
+		release()
+		if found != lacking {
+			b.Fatalf("found %d of %d", found, lacking)
+		}
+	}
+	b.ReportMetric(float64(spent.Microseconds())/float64(b.N), "server-cpu-µs/op")
 }

@@ -48,8 +48,10 @@ func (p *part) doc(i int) uint32 {
 }
 
 // lower returns how many places are below b.
-func (p *part) lower(b *negentropy.Item) int {
-	lo, hi := 0, p.n
+func (p *part) lower(b *negentropy.Item) int { return p.lowerIn(b, 0, p.n) }
+
+// lowerIn does the same when the answer is known to be between lo and hi.
+func (p *part) lowerIn(b *negentropy.Item, lo, hi int) int {
 	for lo < hi {
 		m := int(uint(lo+hi) >> 1)
 		if p.below(m, b) {
@@ -230,11 +232,6 @@ func (s *slice) sumTo(i int) negentropy.Sum {
 		}
 	}
 	return sum
-}
-
-// rank returns how many of the slice are below b.
-func (s *slice) rank(b *negentropy.Item) int {
-	return s.countTo(min(max(s.lower(b), s.lo), s.hi)) - s.first
 }
 
 // place returns the place of a rank.

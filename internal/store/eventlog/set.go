@@ -17,6 +17,8 @@ type set struct {
 	memo   map[int]negentropy.Sum // sums before ranks that were asked for
 	at     int                    // rank at which pos stands
 	pos    []int                  // rank within each slice
+	win    []window               // room for locate
+	cut    []window
 }
 
 // Set implements store.Store. It costs a look at each segment: what a filter has in
@@ -256,41 +258,56 @@ func (t *set) smallest() (best int, first negentropy.Item) {
 	return best, first
 }
 
+// window is where in a slice the search of locate still looks: places, and their ranks.
+type window struct{ lo, hi, loRank, hiRank int }
+
 // locate sets pos so that k items are before it: it narrows a window in every slice around
 // the middle item of the widest.
 func (t *set) locate(k int) {
-	lo, hi := t.pos, make([]int, len(t.slices))
-	for i, s := range t.slices {
-		lo[i], hi[i] = 0, s.n
+	t.at = k
+	win := t.win[:0]
+	for _, s := range t.slices {
+		win = append(win, window{s.lo, s.hi, 0, s.n})
 	}
-	mid := make([]int, len(t.slices))
+	cut := t.cut[:0]
 	for k > 0 {
 		wide := 0
-		for i := range lo {
-			if hi[i]-lo[i] > hi[wide]-lo[wide] {
+		for i := range win {
+			if win[i].hiRank-win[i].loRank > win[wide].hiRank-win[wide].loRank {
 				wide = i
 			}
 		}
 		w := t.slices[wide]
-		pivot := w.item(w.place((lo[wide] + hi[wide]) / 2))
+		pivotPlace := w.place((win[wide].loRank + win[wide].hiRank) / 2)
+		pivot := w.item(pivotPlace)
 		below := 0
+		cut = cut[:0]
 		for i, s := range t.slices {
-			mid[i] = min(max(s.rank(&pivot), lo[i]), hi[i])
-			below += mid[i] - lo[i]
+			at := s.lowerIn(&pivot, win[i].lo, win[i].hi)
+			rank := s.countTo(at) - s.first
+			below += rank - win[i].loRank
+			cut = append(cut, window{lo: at, loRank: rank})
 		}
 		if k <= below {
-			copy(hi, mid)
+			for i := range win {
+				win[i].hi, win[i].hiRank = cut[i].lo, cut[i].loRank
+			}
 			if k == below {
-				copy(lo, mid)
-				return
+				copy(win, cut)
+				break
 			}
 			continue
 		}
-		k -= below
-		copy(lo, mid)
-		lo[wide]++ // the pivot itself
-		k--
+		k -= below + 1 // and the pivot itself
+		for i := range win {
+			win[i].lo, win[i].loRank = cut[i].lo, cut[i].loRank
+		}
+		win[wide].lo, win[wide].loRank = pivotPlace+1, win[wide].loRank+1
 	}
+	for i := range win {
+		t.pos[i] = win[i].loRank
+	}
+	t.win, t.cut = win, cut
 }
 
 // prefix returns the sum of the first k items.
@@ -306,8 +323,9 @@ func (t *set) prefix(k int) (sum negentropy.Sum) {
 			sum = sum.Plus(s.sumTo(s.hi).Minus(s.before))
 		}
 	} else {
-		t.locate(k)
-		t.at = k
+		if t.at != k {
+			t.locate(k)
+		}
 		for i, s := range t.slices {
 			place := s.hi
 			if t.pos[i] < s.n {
