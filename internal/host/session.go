@@ -405,15 +405,11 @@ func refusalOf(err error) spec.Code {
 
 // offer verifies envelopes in groups and offers the events that hold.
 func (s *session) offer(list []*ledger.Envelope, answer *mesh.DeliveredBody, now int64) error {
-	events := make([]*nostr.Event, len(list))
-	for i, env := range list {
-		events[i] = env.Event
-	}
-	verdicts := s.h.cfg.Verifier.Verify(events)
+	verdicts := ledger.VerifyEnvelopes(s.h.cfg.Verifier, list)
 	var origins []Origin
-	kept := events[:0]
+	var kept []*nostr.Event
 	for i, env := range list {
-		if !verdicts[i] || !hopsHold(env) {
+		if verdicts[i] != nil {
 			answer.Refused = append(answer.Refused, mesh.RefusedRef{ID: env.Event.ID.String(), Code: spec.CodeInvalid})
 			continue
 		}
@@ -441,15 +437,6 @@ func (s *session) offer(list []*ledger.Envelope, answer *mesh.DeliveredBody, now
 		}
 	}
 	return s.h.provenance.Put(stored)
-}
-
-func hopsHold(env *ledger.Envelope) bool {
-	for _, t := range env.Triples() {
-		if !t.Holds() {
-			return false
-		}
-	}
-	return true
 }
 
 func originOf(env *ledger.Envelope, from nostr.PubKey, now int64) Origin {
