@@ -88,7 +88,7 @@ func (h *Host) pack(ctx context.Context, peer nostr.PubKey, m *didcomm.Message, 
 	}
 	opt := didcomm.PackOptions{To: []didcomm.PublicKey{to}}
 	if !anonymous {
-		opt.From = &didcomm.Sender{KID: h.self + agreementFragment, Key: h.cfg.Agreement}
+		opt.From = &didcomm.Sender{KID: h.self + agreementFragment, Key: h.agreement()}
 		opt.ShowSender = true // the frame goes straight to the peer
 	}
 	frame, err := didcomm.Pack(m, opt)
@@ -110,8 +110,31 @@ func agreementOf(d *identity.Descriptor, now int64) (didcomm.PublicKey, error) {
 	return didcomm.PublicKey{KID: identity.FormatDID(d.Subject) + agreementFragment, Key: pub}, nil
 }
 
+// agreementsOf returns every live agreement key: during a rotation a peer may still seal with the former one.
+func agreementsOf(d *identity.Descriptor, now int64) (keys []didcomm.PublicKey, err error) {
+	for _, k := range d.Agreement {
+		if k.Expires != 0 && now >= k.Expires {
+			continue
+		}
+		one := *d
+		one.Agreement = []identity.BoundKey{k}
+		pub, err := agreementOf(&one, now)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, pub)
+	}
+	if len(keys) == 0 {
+		_, err = agreementOf(d, now)
+	}
+	return keys, err
+}
+
 // resolver answers from live descriptors alone.
-type resolver struct{ h *Host }
+type resolver struct {
+	h      *Host
+	former int // how many of a sender's keys are passed over: an envelope does not say by which of them it is sealed
+}
 
 // AgreementKeys implements didcomm.Resolver.
 func (r resolver) AgreementKeys(didOrKID string) ([]didcomm.PublicKey, error) {
@@ -126,11 +149,11 @@ func (r resolver) AgreementKeys(didOrKID string) ([]didcomm.PublicKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	k, err := agreementOf(d, time.Now().Unix())
+	keys, err := agreementsOf(d, time.Now().Unix())
 	if err != nil {
 		return nil, err
 	}
-	return []didcomm.PublicKey{k}, nil
+	return keys[min(r.former, len(keys)):], nil
 }
 
 // VerificationKey implements didcomm.Resolver; nothing of ours is signed for third parties by DIDComm.
@@ -142,8 +165,11 @@ func (resolver) VerificationKey(kid string) (crypto.PublicKey, error) {
 func (h *Host) descriptor(ctx context.Context, peer nostr.PubKey, seek bool) (*identity.Descriptor, error) {
 	now := time.Now().Unix()
 	h.mu.Lock()
-	d, hints := h.peers[peer], h.hints[peer]
+	d, hints, gone := h.peers[peer], h.hints[peer], h.revoked[peer]
 	h.mu.Unlock()
+	if gone {
+		return nil, errRevoked
+	}
 	if d != nil && d.LiveAt(now) && !seek {
 		return d, nil
 	}
@@ -184,6 +210,9 @@ func (h *Host) learn(e *nostr.Event) (*identity.Descriptor, error) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.revoked[d.Subject] {
+		return nil, errRevoked
+	}
 	if old := h.peers[d.Subject]; old != nil && old.CreatedAt > d.CreatedAt {
 		return old, nil
 	}
@@ -209,7 +238,7 @@ type arrival struct {
 
 // open unseals a frame and admits each message once.
 func (h *Host) open(frame []byte) (*arrival, error) {
-	u, err := didcomm.Unpack(frame, h.keys, resolver{h})
+	u, err := h.unseal(frame)
 	if err != nil {
 		return nil, err
 	}
@@ -313,7 +342,7 @@ func (h *Host) take(a *arrival) {
 	}
 	answers := h.step(mesh.Received{
 		From: a.from, Anonymous: a.anonymous, Type: spec.MessageType(a.m.Type), ID: a.m.ID, Thread: a.m.Thread(),
-		Created: a.m.CreatedTime, Octets: a.octets, Envelopes: envelopes, Body: a.m.Body,
+		Created: a.m.CreatedTime, Octets: a.octets, Envelopes: envelopes, Body: a.m.Body, Invited: h.invited(a),
 	})
 	for _, eff := range answers {
 		switch eff := eff.(type) {
@@ -338,6 +367,10 @@ func (h *Host) takeProblem(a *arrival) {
 }
 
 func (h *Host) takePing(a *arrival) {
+	if err := h.attached(a); err != nil {
+		h.cfg.Log.Info("a ping with unusable attachments", "err", err)
+		return
+	}
 	if want, err := didcomm.ParsePing(a.m); err == nil && want && !a.anonymous {
 		h.mu.Lock()
 		defer h.mu.Unlock()

@@ -40,6 +40,11 @@ type Config struct {
 	Find func(ctx context.Context, key nostr.PubKey, hints []string) (*nostr.Event, error)
 	// Descriptor is our own current descriptor.
 	Descriptor func() *nostr.Event
+	// Known returns up to limit live descriptors of other nodes, for a peer that asks; Told takes those that a peer named. Invited redeems an
+	// invitation of ours: it says whether the id is good for the key. Each may be nil. Known and Invited must not wait.
+	Known   func(limit int) []*nostr.Event
+	Told    func(ctx context.Context, from nostr.PubKey, descriptors []*nostr.Event)
+	Invited func(id string, from nostr.PubKey) bool
 
 	Transports []transport.Transport // by which we dial
 	Ours       []transport.Endpoint  // our side of the ladder
@@ -52,7 +57,6 @@ type Config struct {
 type Host struct {
 	cfg        Config
 	self       string // our DID
-	keys       didcomm.Keys
 	dialers    map[string]transport.Transport
 	provenance *Provenance
 
@@ -68,6 +72,9 @@ type Host struct {
 	sessions map[string]*session
 	peers    map[nostr.PubKey]*identity.Descriptor
 	hints    map[nostr.PubKey][]string
+	rings    []didcomm.Keys // ours that open envelopes, the present one first
+	revoked  map[nostr.PubKey]bool
+	sought   map[nostr.PubKey]time.Time
 	timer    *time.Timer
 	history  []Happening
 	changed  chan struct{} // closed and made anew at every happening
@@ -98,9 +105,9 @@ func New(cfg Config) (*Host, error) {
 		cfg: cfg, self: identity.FormatDID(cfg.Agent.PubKey()), dialers: map[string]transport.Transport{},
 		replay: didcomm.NewReplay(didcomm.DefaultReplayLimits()),
 		links:  map[nostr.PubKey]*link{}, sessions: map[string]*session{}, peers: map[nostr.PubKey]*identity.Descriptor{}, hints: map[nostr.PubKey][]string{},
-		changed: make(chan struct{}),
+		revoked: map[nostr.PubKey]bool{}, sought: map[nostr.PubKey]time.Time{}, changed: make(chan struct{}),
 	}
-	h.keys = didcomm.Keys{h.self + agreementFragment: cfg.Agreement}
+	h.SetAgreement(cfg.Agreement, nil)
 	for _, t := range cfg.Transports {
 		h.dialers[t.Scheme()] = t
 	}
@@ -233,6 +240,10 @@ func (h *Host) perform(eff mesh.Effect) (next mesh.Input, answer bool, err error
 		h.begin(eff)
 	case mesh.ServeSync:
 		h.serve(eff)
+	case mesh.ServePeers:
+		h.servePeers(eff)
+	case mesh.PeersTold:
+		h.told(eff)
 	default:
 		return nil, true, nil
 	}

@@ -150,6 +150,7 @@ func (l *link) run() {
 			l.pop(o, err)
 			continue
 		}
+		l.h.seekAnew(l.h.ctx, l.peer) // it may have moved
 		l.h.cfg.Log.Info("a peer is not reached; trying again", "peer", l.peer.String()[:12], "in", backoff, "err", err)
 		pause := time.NewTimer(backoff/2 + rand.N(backoff))
 		select {
