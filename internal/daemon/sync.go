@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -116,42 +115,12 @@ func (o *Offline) Sync(ctx context.Context, dir Dir, p SyncParams, step func(Syn
 	return j.run(ctx, p, step)
 }
 
-// relaySink is the running relay's own path, so that what is synced passes its policy and reaches its subscribers.
-type relaySink struct{ *node }
-
-// Offer implements gateway.Sink.
-func (s relaySink) Offer(ctx context.Context, events []*nostr.Event) ([]store.Outcome, error) {
-	verdicts, err := s.relay.Publish(ctx, events, policy.FromSync)
-	if err != nil {
-		return nil, fmt.Errorf("take synced events: %w", err)
-	}
-	out := make([]store.Outcome, len(verdicts))
-	var refusals []store.Refusal
-	for i, v := range verdicts {
-		out[i] = v.Outcome
-		if v.Outcome != 0 || v.OK {
-			continue
-		}
-		if word := gateway.Prefix(v.Reason); word == "error" || word == "rate-limited" {
-			return nil, errors.New(v.Reason)
-		}
-		out[i] = store.Refused
-		refusals = append(refusals, store.Refusal{ID: events[i].ID, Reason: "policy", At: time.Now().Unix()})
-	}
-	if len(refusals) > 0 {
-		if err := s.store.Refuse(ctx, refusals); err != nil {
-			return nil, fmt.Errorf("record refusals: %w", err)
-		}
-	}
-	return out, nil
-}
-
 func (n *node) sync(ctx context.Context, raw json.RawMessage, notify func(any)) (any, error) {
 	var p SyncParams
 	if err := control.Params(raw, &p); err != nil {
 		return nil, err
 	}
-	j := &syncJob{dir: n.opt.Dir, store: n.store, sink: relaySink{n}, key: &n.keys.Node, proxy: n.cfg.Spec.Proxy, log: n.log}
+	j := &syncJob{dir: n.opt.Dir, store: n.store, sink: n.relay.Sink(policy.FromSync), key: &n.keys.Node, proxy: n.cfg.Spec.Proxy, log: n.log}
 	return j.run(ctx, p, func(s SyncStep) { notify(s) })
 }
 

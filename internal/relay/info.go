@@ -57,10 +57,11 @@ type limitation struct {
 	CreatedAtUpper   *int64 `json:"created_at_upper_limit,omitempty"`
 }
 
-// nips lists what is implemented and switched on. NIP-02 is there for what it asks of relays.
+// nips lists what is implemented and switched on. NIP-02, 44 and 65 ask little of relays but that their events are kept as they are;
+// clients look for them all the same.
 func (r *Relay) nips(d *policy.Demands) []int {
 	off := &r.cfg.Off
-	list := []int{1, 2, 9, 11, 40, 62, 70}
+	list := []int{1, 2, 9, 11, 40, 44, 62, 65, 70}
 	if d.MinPoW > 0 {
 		list = append(list, 13)
 	}
