@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -13,7 +14,9 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"fleetmesh.org/fleetmesh/internal/identity"
 	"fleetmesh.org/fleetmesh/internal/transport"
+	"fleetmesh.org/fleetmesh/nostr"
 )
 
 // Config is the MeshNode manifest that a node directory holds as node.yaml (§ Operator surface). Unknown keys are
@@ -36,6 +39,9 @@ type Spec struct {
 	Class        string         `yaml:"class"` // anchor, edge or leaf
 	Operator     Operator       `yaml:"operator,omitempty"`
 	Endpoints    []EndpointSpec `yaml:"endpoints,omitempty"`
+	Relays       []string       `yaml:"relays,omitempty"`    // where the node publishes itself and looks for others: its kind 10002
+	Mediators    []string       `yaml:"mediators,omitempty"` // DIDs of the anchors through which a leaf is reached
+	Shards       []ShardSpec    `yaml:"shards,omitempty"`    // what the node claims to hold
 	Proxy        string         `yaml:"proxy,omitempty"` // socks5://address:port through which every outgoing connection goes
 	Relay        RelaySpec      `yaml:"relay"`
 	Storage      StorageSpec    `yaml:"storage"`
@@ -45,8 +51,27 @@ type Spec struct {
 
 // Operator says who answers for a node.
 type Operator struct {
-	Pubkey    string `yaml:"pubkey,omitempty"`
-	PolicyURL string `yaml:"policyUrl,omitempty"`
+	Pubkey     string `yaml:"pubkey,omitempty"`
+	PolicyURL  string `yaml:"policyUrl,omitempty"`
+	PolicyFile string `yaml:"policyFile,omitempty"` // the rules in words, in the node directory; the descriptor pins its digest
+}
+
+// ShardSpec is a claim to hold a shard: the events of a filter and a time range.
+type ShardSpec struct {
+	Name         string         `yaml:"name"`
+	Filter       map[string]any `yaml:"filter"` // NIP-01
+	Since        int64          `yaml:"since,omitempty"`
+	Until        int64          `yaml:"until,omitempty"`
+	Completeness string         `yaml:"completeness,omitempty"` // asserted or best-effort, which is the default
+}
+
+// filter is the shard's filter as NIP-01 writes it.
+func (s *ShardSpec) filter() (nostr.Filter, error) {
+	text, err := json.Marshal(s.Filter)
+	if err != nil {
+		return nostr.Filter{}, err
+	}
+	return nostr.ParseFilter(text)
 }
 
 // EndpointSpec is one door that the descriptor advertises.
@@ -97,9 +122,13 @@ type StorageSpec struct {
 
 // Federation says how a node meets strangers. It is off until an operator turns it on or adds a peer.
 type Federation struct {
-	Enrolment     string `yaml:"enrolment"`               // closed (only peers that the operator adds), pow, open
+	Enrolment     string `yaml:"enrolment"`               // closed (only peers that the operator adds), invitation, pow, open
 	WindowSeconds int64  `yaml:"windowSeconds,omitempty"` // of the grants that this node issues; 0: the default
 	DescriptorPoW int    `yaml:"descriptorPow,omitempty"` // bits mined into the descriptor, and asked of strangers; 0: the default
+	// SeekPeers is with how many of the nodes it finds a node peers by itself; 0: with none.
+	SeekPeers   int      `yaml:"seekPeers,omitempty"`
+	DNSSeeds    []string `yaml:"dnsSeeds,omitempty"`    // names whose TXT records name nodes; none: no look-up
+	Diagnostics bool     `yaml:"diagnostics,omitempty"` // publish coarse counters once a day (kind 21802)
 }
 
 const (
@@ -173,9 +202,13 @@ func (c *Config) check() error {
 	if s.Storage.MaxBytes < 0 {
 		bad("spec.storage.maxBytes is negative")
 	}
-	if !slices.Contains([]string{"closed", "pow", "open"}, s.Federation.Enrolment) {
-		bad("spec.federation.enrolment is %q, want closed, pow or open", s.Federation.Enrolment)
+	if !slices.Contains([]string{"closed", "invitation", "pow", "open"}, s.Federation.Enrolment) {
+		bad("spec.federation.enrolment is %q, want closed, invitation, pow or open", s.Federation.Enrolment)
 	}
+	if n := s.Federation.SeekPeers; n < 0 || n > 64 {
+		bad("spec.federation.seekPeers is %d, want 0 to 64", n)
+	}
+	errs = append(errs, s.checkIdentity()...)
 	if w := s.Federation.WindowSeconds; w != 0 && (w < 60 || w > 86400) {
 		bad("spec.federation.windowSeconds is %d, want 60 to 86400", w)
 	}
@@ -184,6 +217,71 @@ func (c *Config) check() error {
 	}
 	errs = append(errs, s.Relay.check()...)
 	return errors.Join(errs...)
+}
+
+// checkIdentity checks what the descriptor will be made of.
+func (s *Spec) checkIdentity() (errs []error) {
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if s.Operator.Pubkey != "" {
+		if _, err := nostr.ParsePubKey(s.Operator.Pubkey); err != nil {
+			bad("spec.operator.pubkey: %v", err)
+		}
+	}
+	for _, u := range s.Relays {
+		if _, err := nostr.NormalizeRelayURL(u); err != nil {
+			bad("spec.relays has %q: %v", u, err)
+		}
+	}
+	for _, m := range s.Mediators {
+		if _, err := identity.ParseDID(m); err != nil {
+			bad("spec.mediators has %q: %v", m, err)
+		}
+	}
+	hasWSS := false
+	for _, e := range s.Endpoints {
+		if e.Transport == "" || e.Address == "" || e.Priority < 0 || e.Priority > 1_000_000 {
+			bad("spec.endpoints has %+v, want a transport, an address and a priority of 0 to 1000000", e)
+		}
+		if e.Transport == "wss" {
+			hasWSS = true
+			if _, err := nostr.NormalizeRelayURL(e.Address); err != nil {
+				bad("spec.endpoints has %q: %v", e.Address, err)
+			}
+		}
+	}
+	switch s.Class {
+	case "anchor":
+		if !hasWSS && len(s.Relay.PublicURLs) == 0 {
+			bad("spec.class is anchor, so a public wss endpoint must stand in spec.endpoints or spec.relay.publicUrls")
+		}
+	case "leaf":
+		if len(s.Endpoints) > 0 || len(s.Shards) > 0 || len(s.Mediators) == 0 {
+			bad("spec.class is leaf: it needs spec.mediators, and has neither spec.endpoints nor spec.shards")
+		}
+	}
+	return append(errs, s.checkShards()...)
+}
+
+func (s *Spec) checkShards() (errs []error) {
+	seen := map[string]bool{}
+	for i := range s.Shards {
+		h := &s.Shards[i]
+		_, err := h.filter()
+		switch {
+		case h.Name == "" || seen[h.Name]:
+			err = errors.New("each needs a name of its own")
+		case err != nil:
+		case h.Since < 0 || h.Until < 0 || (h.Until > 0 && h.Since > h.Until):
+			err = errors.New("since and until make no range")
+		case h.Completeness != "" && h.Completeness != identity.Asserted && h.Completeness != identity.BestEffort:
+			err = fmt.Errorf("completeness is %q, want %s or %s", h.Completeness, identity.Asserted, identity.BestEffort)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("spec.shards has %q: %w", h.Name, err))
+		}
+		seen[h.Name] = true
+	}
+	return errs
 }
 
 func (r *RelaySpec) check() (errs []error) {

@@ -139,107 +139,6 @@ func (f *federation) bits() int {
 	return spec.C().PoW.DefaultBits
 }
 
-// ownDescriptor returns the descriptor that is published already, if it still says what the configuration says and has a day
-// to live, or makes a new one.
-func (f *federation) ownDescriptor(ctx context.Context) (*nostr.Event, error) {
-	want, err := f.describe(time.Now().Unix())
-	if err != nil {
-		return nil, err
-	}
-	now := time.Now().Unix()
-	filter := nostr.Filter{Kinds: []nostr.Kind{spec.KindDescriptor}, Authors: []nostr.PubKey{want.Subject}}
-	for e, err := range f.n.store.Query(ctx, []nostr.Filter{filter}, store.View{}, 1, now) {
-		if err != nil {
-			return nil, fmt.Errorf("look for our descriptor: %w", err)
-		}
-		if has, err := identity.CheckDescriptor(e, identity.Rules{Now: now, PoWBits: f.bits(), Held: true}); err == nil && same(has, want) && has.Expiration-now > 86400/4 {
-			return e, nil
-		}
-	}
-	e := want.Event()
-	for next, done := uint64(0), false; !done; {
-		if next, done, err = identity.Mine(e, f.bits(), next, 1<<16); err != nil {
-			return nil, err
-		}
-		if f.n.opt.Step != nil {
-			f.n.opt.Step("mining the node's descriptor, hashes tried", int64(next), 0)
-		}
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-	}
-	if err := identity.SignEvent(f.n.agent, e); err != nil {
-		return nil, fmt.Errorf("sign our descriptor: %w", err)
-	}
-	return e, f.publish(ctx, e)
-}
-
-// same compares what two descriptors say, apart from their times and work.
-func same(a, b *identity.Descriptor) bool {
-	x, y := *a, *b
-	for _, d := range []*identity.Descriptor{&x, &y} {
-		d.CreatedAt, d.Expiration, d.Committed, d.Work = 0, 0, 0, 0
-	}
-	ex, ey := x.Event(), y.Event()
-	return string(ex.AppendCanonical(nil)) == string(ey.AppendCanonical(nil))
-}
-
-// describe says who we are, as the configuration has it.
-func (f *federation) describe(now int64) (*identity.Descriptor, error) {
-	c := &f.n.cfg.Spec
-	rules, ok := spec.C().Class(spec.Class(c.Class))
-	if !ok {
-		return nil, fmt.Errorf("class %q is none of this protocol's", c.Class)
-	}
-	d := &identity.Descriptor{
-		Subject: f.n.agent.PubKey(), CreatedAt: now, Class: spec.Class(c.Class), Protocol: spec.C().Protocol.Name, Digest: spec.DigestHex(),
-		Software: "https://fleetmesh.org", Agreement: []identity.BoundKey{{Key: f.n.keys.Agreement.Public()}},
-		Transport: []identity.TransportKey{f.n.keys.Transport.Public()}, Protocols: protocols(),
-		Capabilities: append([]string{"relay", "negentropy"}, c.Capabilities...), Expiration: now + min(spec.C().Lifetimes.DescriptorSeconds, rules.DescriptorMaxSeconds),
-	}
-	for _, nip := range f.n.relay.SupportedNIPs() {
-		d.NIPs = append(d.NIPs, strconv.Itoa(nip))
-	}
-	for _, e := range c.Endpoints {
-		d.Endpoints = append(d.Endpoints, identity.Endpoint{Scheme: e.Transport, Address: e.Address, Preference: e.Priority})
-	}
-	if len(d.Endpoints) == 0 && d.Class != spec.ClassLeaf {
-		for i, u := range append(append([]string(nil), c.Relay.PublicURLs...), f.n.url) {
-			d.Endpoints = append(d.Endpoints, identity.Endpoint{Scheme: "wss", Address: u, Preference: 40 + 10*i})
-			if len(c.Relay.PublicURLs) > 0 && i == len(c.Relay.PublicURLs)-1 {
-				break // the address it listens on is for this machine alone
-			}
-		}
-	}
-	if c.Operator.Pubkey != "" {
-		k, err := nostr.ParsePubKey(c.Operator.Pubkey)
-		if err != nil {
-			return nil, fmt.Errorf("spec.operator.pubkey: %w", err)
-		}
-		d.Operator = k
-	}
-	return d, nil
-}
-
-// refresh makes the descriptor anew before it expires.
-func (f *federation) refresh(ctx context.Context) {
-	tick := time.NewTicker(time.Hour)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			d, err := f.ownDescriptor(ctx)
-			if err != nil {
-				f.n.log.Warn("refresh the node's descriptor", "err", err)
-				continue
-			}
-			f.setDescriptor(d)
-		}
-	}
-}
-
 // take offers what a peer delivered, or attached, to the relay's own path.
 func (f *federation) take(ctx context.Context, events []*nostr.Event) ([]store.Outcome, error) {
 	verdicts, err := f.n.relay.Publish(ctx, events, policy.FromMesh)
@@ -268,7 +167,7 @@ func (f *federation) publish(ctx context.Context, e *nostr.Event) error {
 	return nil
 }
 
-// find asks the relays that the operator named for a peer's descriptor.
+// find asks the relays that the operator named for a peer's descriptor, then those where this node looks for others.
 func (f *federation) find(ctx context.Context, key nostr.PubKey, hints []string) (*nostr.Event, error) {
 	err := errors.New("no relay was named: give one with --relay")
 	for _, url := range hints {

@@ -311,6 +311,12 @@ func (h *Host) Provenance() *Provenance { return h.provenance }
 
 // AddPeer begins a peering. hints are relay URLs where the peer's descriptor may be found.
 func (h *Host) AddPeer(ctx context.Context, peer nostr.PubKey, tier spec.Tier, wants []mesh.Want, hints []string) error {
+	return h.AddInvited(ctx, mesh.AddPeer{Peer: peer, Tier: tier, Wants: wants}, hints)
+}
+
+// AddInvited is AddPeer with all that the operator can say, such as an invitation of the peer's.
+func (h *Host) AddInvited(ctx context.Context, add mesh.AddPeer, hints []string) error {
+	peer := add.Peer
 	h.mu.Lock()
 	if h.failed != nil {
 		defer h.mu.Unlock()
@@ -323,7 +329,7 @@ func (h *Host) AddPeer(ctx context.Context, peer nostr.PubKey, tier spec.Tier, w
 	if _, err := h.descriptor(ctx, peer, true); err != nil {
 		return err
 	}
-	h.step(mesh.AddPeer{Peer: peer, Tier: tier, Wants: wants})
+	h.step(add)
 	return nil
 }
 

@@ -1,10 +1,12 @@
 package host
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,13 +22,18 @@ type link struct {
 	h    *Host
 	peer nostr.PubKey
 	wake chan struct{}
+	kick chan struct{} // ends a pause between attempts: somebody waits, or the peer has shown itself
 
 	mu     sync.Mutex
 	queue  []*outgoing
 	stream transport.Stream
 	proven bool               // the stream proved to be the peer's
+	ours   bool               // we dialled it
 	last   transport.Endpoint // that carried the last session
-	idle   chan struct{}      // closed while nothing is queued
+	climb  []transport.Attempt
+	idle   chan struct{} // closed while nothing is queued
+	routes map[nostr.PubKey]*route
+	relay  bool // carries what clients of our mediation send out: the peer is no partner in a session
 }
 
 // outgoing is a frame, or a message that is sealed when its turn comes.
@@ -35,7 +42,11 @@ type outgoing struct {
 	anonymous bool
 	frame     []byte
 	created   int64
-	done      chan error // bulk only
+	done      chan error // for those who decide for themselves what a lost frame means: it is tried once
+	key       string     // of its record in the journal, "" for what need not survive
+	live      bool       // goes out on the stream there is, or not at all
+	until     int64      // unix second after which it is not worth sending; 0: as long as it takes
+	trace     *Pong      // told how it went
 }
 
 const (
@@ -49,11 +60,16 @@ const (
 func (h *Host) link(peer nostr.PubKey) *link {
 	l := h.links[peer]
 	if l == nil {
-		l = &link{h: h, peer: peer, wake: make(chan struct{}, 1), idle: make(chan struct{})}
-		close(l.idle)
+		l = h.newLink(peer)
 		h.links[peer] = l
-		h.work.Go(l.run)
 	}
+	return l
+}
+
+func (h *Host) newLink(peer nostr.PubKey) *link {
+	l := &link{h: h, peer: peer, wake: make(chan struct{}, 1), kick: make(chan struct{}, 1), idle: make(chan struct{}), routes: map[nostr.PubKey]*route{}}
+	close(l.idle)
+	h.work.Go(l.run)
 	return l
 }
 
@@ -65,21 +81,49 @@ func (l *link) enqueue(m *didcomm.Message, anonymous bool) {
 }
 
 func (l *link) push(o *outgoing) {
+	if lost := l.put(o, false); lost != nil {
+		l.h.cfg.Log.Warn("the queue for a peer is full; the oldest message is dropped", "peer", l.peer.String()[:12])
+		lost.tell(errors.New("the queue for the peer is full"))
+	}
+}
+
+// put queues o, in front of everything if first, and returns what had to go for it. Durable messages do not go: mesh makes few of them.
+func (l *link) put(o *outgoing, first bool) (lost *outgoing) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.queue) == 0 {
 		l.idle = make(chan struct{})
 	}
 	if len(l.queue) >= maxQueued {
-		l.h.cfg.Log.Warn("the queue for a peer is full; the oldest message is dropped", "peer", l.peer.String()[:12])
-		if l.queue[0].done != nil {
-			l.queue[0].done <- errors.New("the queue for the peer is full")
+		if i := slices.IndexFunc(l.queue, func(o *outgoing) bool { return o.key == "" }); i >= 0 {
+			lost = l.queue[i]
+			l.queue = slices.Delete(l.queue, i, i+1)
 		}
-		l.queue = l.queue[1:]
 	}
-	l.queue = append(l.queue, o)
+	if first {
+		l.queue = slices.Insert(l.queue, 0, o)
+		signal(l.kick)
+	} else {
+		l.queue = append(l.queue, o)
+	}
+	signal(l.wake)
+	return lost
+}
+
+func signal(ch chan struct{}) {
 	select {
-	case l.wake <- struct{}{}:
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
+// tell says to whoever waits how it went; its fate may have been told already.
+func (o *outgoing) tell(err error) {
+	if o.done == nil {
+		return
+	}
+	select {
+	case o.done <- err:
 	default:
 	}
 }
@@ -95,16 +139,14 @@ func (l *link) head() *outgoing {
 
 func (l *link) pop(o *outgoing, err error) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.queue) > 0 && l.queue[0] == o {
-		l.queue = l.queue[1:]
+	if i := slices.Index(l.queue, o); i >= 0 {
+		l.queue = slices.Delete(l.queue, i, i+1)
 		if len(l.queue) == 0 {
 			close(l.idle)
 		}
 	}
-	if o.done != nil {
-		o.done <- err
-	}
+	l.mu.Unlock()
+	o.tell(err)
 }
 
 // flush waits until the queue is empty, where there is a stream to empty it into.
@@ -135,19 +177,26 @@ func (l *link) run() {
 				return
 			}
 		}
-		err := l.send(o)
-		if l.h.ctx.Err() != nil {
+		err := errOutdated
+		if o.until == 0 || time.Now().Unix() < o.until {
+			err = l.send(o)
+		}
+		switch {
+		case l.h.ctx.Err() != nil:
 			l.pop(o, l.h.ctx.Err())
 			l.close()
 			return
-		}
-		if err == nil {
+		case err == nil:
 			l.pop(o, nil)
+			l.h.sent(o)
 			backoff = minBackoff
 			continue
-		}
-		if o.done != nil { // a session decides for itself what a lost frame means
+		case o.done != nil:
 			l.pop(o, err)
+			continue
+		case errors.Is(err, errNever):
+			l.pop(o, err)
+			l.h.undeliverable(l.peer, o, err)
 			continue
 		}
 		l.h.seekAnew(l.h.ctx, l.peer) // it may have moved
@@ -155,14 +204,22 @@ func (l *link) run() {
 		pause := time.NewTimer(backoff/2 + rand.N(backoff))
 		select {
 		case <-pause.C:
+		case <-l.kick:
 		case <-l.h.ctx.Done():
-			pause.Stop()
 		}
+		pause.Stop()
 		backoff = min(2*backoff, maxBackoff)
 	}
 }
 
-// send seals a message if need be and sends it on the stream there is, or a new one.
+// What no later attempt will change.
+var (
+	errNever    = errors.New("it can never be sent")
+	errOutdated = fmt.Errorf("%w: its time is over", errNever)
+	errAsleep   = errors.New("the peer is not connected")
+)
+
+// send seals a message if need be and sends it: by way of mediators, on the stream there is, or on a new one.
 func (l *link) send(o *outgoing) error {
 	ctx, cancel := context.WithTimeout(l.h.ctx, sendTimeout)
 	defer cancel()
@@ -173,32 +230,106 @@ func (l *link) send(o *outgoing) error {
 			return err
 		}
 	}
-	s, fresh, err := l.open(ctx)
-	if err != nil {
-		return err
+	if o.live {
+		return l.sendLive(ctx, frame)
 	}
-	if err := s.Send(ctx, frame); err != nil {
-		l.lost(s)
-		if fresh {
-			return fmt.Errorf("send: %w", err)
+	if via := l.h.via(ctx, l.peer); len(via) > 0 && !l.connected() {
+		return l.sendVia(ctx, via, frame, o)
+	}
+	s, fresh, err := l.open(ctx, "")
+	if err != nil {
+		return l.traced(o, false, err)
+	}
+	if err := l.sendOn(ctx, s, frame, o); err != nil && !fresh {
+		// An old stream may have died long ago, and a gift wrap may be too small for what a better rung would take.
+		if s, _, err = l.open(ctx, ""); err != nil {
+			return l.traced(o, true, err)
 		}
-		if s, _, err = l.open(ctx); err != nil { // an old stream may have died long ago
-			return err
+		if err := l.sendOn(ctx, s, frame, o); err != nil {
+			return l.traced(o, true, err)
 		}
-		if err := s.Send(ctx, frame); err != nil {
+		fresh = true
+	} else if err != nil {
+		return l.traced(o, true, err)
+	}
+	if fresh && !o.anonymous && !l.relay {
+		l.h.step(mesh.Connected{Peer: l.peer, Created: o.created})
+	}
+	return l.traced(o, fresh, nil)
+}
+
+// sendOn sends on one stream, which is lost if that fails. A frame that the carrier does not take is tried on the other rungs; if none of
+// them holds, it never goes out.
+func (l *link) sendOn(ctx context.Context, s transport.Stream, frame []byte, o *outgoing) error {
+	err := put(ctx, s, frame, o)
+	if !errors.Is(err, transport.ErrFrameTooLarge) {
+		if err != nil {
 			l.lost(s)
 			return fmt.Errorf("send: %w", err)
 		}
-		fresh = true
+		return nil
 	}
-	if fresh && !o.anonymous {
-		l.h.step(mesh.Connected{Peer: l.peer, Created: o.created})
+	if len(frame) > transport.MaxFrame {
+		return fmt.Errorf("%w: %w", errNever, err)
+	}
+	l.lost(s)
+	wider, _, climbErr := l.open(ctx, s.Scheme())
+	if climbErr != nil {
+		return fmt.Errorf("%w by %s, of which no frame may have %d octets, and nothing else holds: %w", errNever, s.Scheme(), len(frame), climbErr)
+	}
+	if err := put(ctx, wider, frame, o); err != nil {
+		l.lost(wider)
+		return fmt.Errorf("send: %w", err)
 	}
 	return nil
 }
 
-// open returns the stream to the peer, climbing the ladder if there is none.
-func (l *link) open(ctx context.Context) (s transport.Stream, fresh bool, err error) {
+func put(ctx context.Context, s transport.Stream, frame []byte, o *outgoing) error {
+	if o.key != "" {
+		return transport.SendDurable(ctx, s, frame)
+	}
+	return s.Send(ctx, frame)
+}
+
+func (l *link) sendLive(ctx context.Context, frame []byte) error {
+	l.mu.Lock()
+	s := l.stream
+	l.mu.Unlock()
+	if s == nil {
+		return errAsleep
+	}
+	if err := s.Send(ctx, frame); err != nil {
+		l.lost(s)
+		return fmt.Errorf("send: %w", err)
+	}
+	return nil
+}
+
+func (l *link) connected() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.stream != nil
+}
+
+// traced notes for whoever waits what the way was.
+func (l *link) traced(o *outgoing, fresh bool, err error) error {
+	if o.trace == nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	o.trace.Fresh, o.trace.Attempts = fresh, l.climb
+	if l.stream != nil {
+		o.trace.Carrier = l.stream.Scheme()
+	}
+	if l.ours {
+		o.trace.Rung = l.last.Address
+	}
+	return err
+}
+
+// open returns the stream to the peer, climbing the ladder if there is none; rungs of the scheme without are left out.
+func (l *link) open(ctx context.Context, without string) (s transport.Stream, fresh bool, err error) {
 	l.mu.Lock()
 	s, last := l.stream, l.last
 	l.mu.Unlock()
@@ -209,19 +340,41 @@ func (l *link) open(ctx context.Context) (s transport.Stream, fresh bool, err er
 	if err != nil {
 		return nil, false, err
 	}
-	rungs := transport.Remembered(transport.Ladder(l.h.cfg.Ours, endpoints(d)), last)
-	s, attempts, err := transport.Climb(ctx, rungs, func(ctx context.Context, ep transport.Endpoint) (transport.Stream, error) {
+	rungs := slices.DeleteFunc(transport.Ladder(l.h.cfg.Ours, endpoints(d)), func(r transport.Rung) bool { return r.Endpoint.Scheme == without })
+	if err := l.permitted(); err != nil {
+		return nil, false, err
+	}
+	s, attempts, err := transport.Climb(ctx, transport.Remembered(rungs, last), func(ctx context.Context, ep transport.Endpoint) (transport.Stream, error) {
 		return l.h.dialers[ep.Scheme].Dial(ctx, ep, l.peer)
 	})
+	l.mu.Lock()
+	l.climb = attempts
+	l.mu.Unlock()
 	if err != nil {
 		return nil, false, err
 	}
-	l.adopt(s, true) // we dialled what the peer's descriptor names
 	l.mu.Lock()
 	l.last = attempts[len(attempts)-1].Rung.Endpoint
 	l.mu.Unlock()
+	if kept := l.adopt(s, true, true); kept != s { // the peer was faster
+		s.Close()
+		return kept, false, nil
+	}
 	l.h.work.Go(func() { l.h.read(s, l) })
 	return s, true, nil
+}
+
+// permitted asks mesh whether the budget allows one more session with the peer.
+func (l *link) permitted() error {
+	if l.relay {
+		return nil
+	}
+	for _, eff := range l.h.step(mesh.Dialling{Peer: l.peer}) {
+		if w, ok := eff.(mesh.Withhold); ok {
+			return fmt.Errorf("no session may be opened before %s: the peer's grant allows no more of them in this window", time.Unix(w.Until, 0).UTC().Format(time.TimeOnly))
+		}
+	}
+	return nil
 }
 
 func endpoints(d *identity.Descriptor) (out []transport.Endpoint) {
@@ -231,37 +384,52 @@ func endpoints(d *identity.Descriptor) (out []transport.Endpoint) {
 	return transport.LastResort(out)
 }
 
-// adopt makes a stream the one that is sent on. What is sent is sealed to the peer, so a first contact, which proves nothing, may be
-// answered on its own stream; a stream that proved its peer takes the place of one that did not.
-func (l *link) adopt(s transport.Stream, proven bool) {
+// adopt makes a stream the one that is sent on, unless there is a better one, and returns the one that is sent on now. What is sent is sealed
+// to the peer, so a first contact, which proves nothing, may be answered on its own stream; a stream that proved its peer takes the place of one
+// that did not. Where both ends dialled at once, both keep the stream that the lower key dialled: one session a peer.
+func (l *link) adopt(s transport.Stream, proven, ours bool) transport.Stream {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.stream == nil || (proven && !l.proven) {
-		l.stream, l.proven = s, proven
+	old := l.stream
+	switch {
+	case old == s:
+		l.proven = l.proven || proven
+		l.mu.Unlock()
+		return s
+	case old == nil, proven && !l.proven, proven && l.ours && !ours && bytes.Compare(l.peer[:], l.h.selfKey[:]) < 0:
+		l.stream, l.proven, l.ours = s, proven, ours
 	}
-	select {
-	case l.wake <- struct{}{}:
-	default:
+	kept := l.stream
+	l.mu.Unlock()
+	signal(l.wake)
+	signal(l.kick)
+	if kept == s && old != nil {
+		old.Close() // what was sent on it is read to its end
 	}
+	return kept
 }
 
 func (l *link) lost(s transport.Stream) {
 	l.mu.Lock()
-	if l.stream == s {
-		l.stream = nil
+	was := l.stream == s
+	if was {
+		l.stream, l.proven, l.ours = nil, false, false
 	}
 	l.mu.Unlock()
 	s.Close()
+	if was {
+		l.h.parted(l.peer)
+	}
 }
 
 func (l *link) close() {
 	l.mu.Lock()
 	s := l.stream
-	l.stream = nil
+	l.stream, l.proven, l.ours = nil, false, false
 	l.mu.Unlock()
 	if s != nil {
 		s.Close()
 	}
+	l.closeRoutes()
 }
 
 // accept takes inbound streams until the listener or the host ends.
@@ -275,7 +443,8 @@ func (h *Host) accept(l transport.Listener) {
 	}
 }
 
-// read handles the frames of a stream until it ends. l is nil until the peer of an inbound stream is known.
+// read handles the frames of a stream until it ends. l is nil until the peer of an inbound stream is known. It stays unknown where senders
+// come through mediators: then one stream carries the frames of many, or of nobody.
 func (h *Host) read(s transport.Stream, l *link) {
 	inbound := l == nil
 	defer func() {
@@ -291,13 +460,22 @@ func (h *Host) read(s transport.Stream, l *link) {
 		}
 		a, err := h.open(frame)
 		if err != nil {
-			h.cfg.Log.Info("a frame cannot be used", "err", err)
-			if l == nil {
+			h.cfg.Log.Info("a frame cannot be used", "carrier", s.Scheme(), "err", err)
+			if l == nil && !known(err) {
 				return // from nobody known
 			}
 			continue
 		}
-		if l != nil && a.from != l.peer {
+		a.carrier = s.Scheme()
+		if a.m.Type == didcomm.TypeForward {
+			h.takeForward(a, l)
+			continue
+		}
+		if l == nil && h.roundabout(a.from) {
+			h.take(a)
+			continue
+		}
+		if l != nil && (a.from != l.peer || l.relay) {
 			h.cfg.Log.Info("a second sender on one stream", "err", "the stream is closed")
 			return
 		}
@@ -306,10 +484,17 @@ func (h *Host) read(s transport.Stream, l *link) {
 			l = h.link(a.from)
 			h.mu.Unlock()
 		}
-		l.adopt(s, !a.anonymous)
+		if !transport.OneWay(s) {
+			l.adopt(s, !a.anonymous, !inbound)
+		}
 		if first && inbound && !a.anonymous {
 			h.step(mesh.Connected{Peer: a.from, Inbound: true, Created: a.m.CreatedTime})
 		}
 		h.take(a)
 	}
+}
+
+// known says of a frame that could not be used that it was one that we know: a copy, or one that came too late.
+func known(err error) bool {
+	return errors.Is(err, didcomm.ErrReplay) || errors.Is(err, didcomm.ErrExpired) || errors.Is(err, didcomm.ErrStale)
 }

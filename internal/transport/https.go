@@ -203,6 +203,12 @@ func (l *postListener) Close() error {
 	return nil
 }
 
+// OneWay reports whether nothing can be sent on a stream: its peer is to be dialled.
+func OneWay(s Stream) bool {
+	_, one := s.(*oneFrame)
+	return one
+}
+
 // oneFrame is an accepted POST.
 type oneFrame struct{ in *pipe }
 

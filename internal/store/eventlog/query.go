@@ -2,6 +2,7 @@ package eventlog
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -240,12 +241,12 @@ func (st *sliceStream) next() (hit, bool, error) {
 	return h, true, nil
 }
 
-// head returns the matching documents of the head, in order.
-func (c *scan) head() []hit {
+// head returns the first matching documents of the head, in order; limit -1 for all.
+func (c *scan) head(limit int) []hit {
 	h := c.n.v.head
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	var out []hit
+	var found []uint32
 	consider := func(d uint32) {
 		x := &h.docs[d]
 		if x.at < c.p.since || x.at > c.p.until || !c.p.wantsKind(x.kind) || x.expires <= c.now || !h.seen(d, c.n.vis) {
@@ -254,7 +255,7 @@ func (c *scan) head() []hit {
 		if c.p.ids != nil && !c.p.wantsID(&x.id) || c.needsEvent(x.kind) && !c.admit(h.events[d]) {
 			return
 		}
-		out = append(out, hit{*x, place{nil, d}, h.events[d]})
+		found = append(found, d)
 	}
 	if len(c.p.groups) == 0 {
 		for d := range h.docs {
@@ -277,8 +278,22 @@ func (c *scan) head() []hit {
 			}
 		}
 	}
-	slices.SortFunc(out, compareHits)
-	return slices.CompactFunc(out, func(a, b hit) bool { return a.id == b.id })
+	slices.SortFunc(found, func(a, b uint32) int {
+		x, y := &h.docs[a], &h.docs[b]
+		if c := cmp.Compare(y.at, x.at); c != 0 {
+			return c
+		}
+		return bytes.Compare(x.id[:], y.id[:])
+	})
+	found = slices.Compact(found)
+	if limit >= 0 {
+		found = found[:min(limit, len(found))]
+	}
+	out := make([]hit, len(found))
+	for i, d := range found {
+		out[i] = hit{h.docs[d], place{nil, d}, h.events[d]}
+	}
+	return out
 }
 
 // byID returns the matching documents of a filter with ids.
@@ -399,7 +414,7 @@ func (s *Store) search(n snapshot, p *plan, now int64, limit int) (stream, error
 		}
 		m.from = append(m.from, c.segment(seg))
 	}
-	m.from = append(m.from, &sliceStream{c.head()})
+	m.from = append(m.from, &sliceStream{c.head(limit)})
 	return m, nil
 }
 

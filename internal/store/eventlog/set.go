@@ -142,7 +142,7 @@ func (g *gatherer) head() *part {
 		if c.p.nothing {
 			continue
 		}
-		for _, h := range c.head() {
+		for _, h := range c.head(-1) {
 			items = append(items, negentropy.Item{Time: uint64(h.doc.at), ID: h.id})
 		}
 	}
