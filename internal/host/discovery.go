@@ -54,12 +54,8 @@ func (l *link) abandon() {
 	}
 	l.mu.Unlock()
 	for _, o := range queue {
-		if o.done != nil {
-			select {
-			case o.done <- errRevoked:
-			default: // its fate was told already
-			}
-		}
+		o.tell(errRevoked)
+		l.h.sent(o)
 	}
 	l.close()
 }

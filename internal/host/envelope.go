@@ -89,7 +89,7 @@ func (h *Host) pack(ctx context.Context, peer nostr.PubKey, m *didcomm.Message, 
 	opt := didcomm.PackOptions{To: []didcomm.PublicKey{to}}
 	if !anonymous {
 		opt.From = &didcomm.Sender{KID: h.self + agreementFragment, Key: h.agreement()}
-		opt.ShowSender = true // the frame goes straight to the peer
+		opt.ShowSender = len(h.via(ctx, peer)) == 0 // else a mediator reads who sent it
 	}
 	frame, err := didcomm.Pack(m, opt)
 	if err != nil {
@@ -233,6 +233,7 @@ type arrival struct {
 	from      nostr.PubKey
 	anonymous bool
 	octets    int64
+	carrier   string // "" for what came out of a mailbox
 	m         *didcomm.Message
 }
 
@@ -241,6 +242,9 @@ func (h *Host) open(frame []byte) (*arrival, error) {
 	u, err := h.unseal(frame)
 	if err != nil {
 		return nil, err
+	}
+	if u.Message.Type == didcomm.TypeForward { // from nobody: the mediator's memory tells copies apart
+		return &arrival{anonymous: true, octets: int64(len(frame)), m: u.Message}, nil
 	}
 	from, err := identity.ParseDID(didcomm.DIDOf(u.Message.From))
 	if err != nil {
@@ -312,12 +316,7 @@ func (h *Host) grant(e *nostr.Event) error {
 
 // take handles one opened message.
 func (h *Host) take(a *arrival) {
-	if a.m.Type == didcomm.TypeProblemReport {
-		h.takeProblem(a)
-		return
-	}
-	if strings.HasPrefix(a.m.Type, didcomm.TrustPing) {
-		h.takePing(a)
+	if h.takeStandard(a) {
 		return
 	}
 	if err := h.attached(a); err != nil {
@@ -351,29 +350,5 @@ func (h *Host) take(a *arrival) {
 		case mesh.Withhold:
 			h.refuseSession(a, eff.Code)
 		}
-	}
-}
-
-func (h *Host) takeProblem(a *arrival) {
-	p, err := didcomm.ParseProblemReport(a.m)
-	if err != nil || a.anonymous {
-		return // never answered: two ends could report to each other for ever
-	}
-	code, ok := spec.CodeOfProblem(p.Code)
-	if !ok {
-		code = spec.CodeError
-	}
-	h.step(mesh.Problem{Peer: a.from, Code: code, Created: a.m.CreatedTime})
-}
-
-func (h *Host) takePing(a *arrival) {
-	if err := h.attached(a); err != nil {
-		h.cfg.Log.Info("a ping with unusable attachments", "err", err)
-		return
-	}
-	if want, err := didcomm.ParsePing(a.m); err == nil && want && !a.anonymous {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.link(a.from).enqueue(didcomm.NewPingResponse(newID(), h.self, time.Now().Unix(), a.m), false)
 	}
 }

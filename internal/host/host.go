@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"fleetmesh.org/fleetmesh/internal/didcomm"
+	"fleetmesh.org/fleetmesh/internal/didcomm/mediate"
 	"fleetmesh.org/fleetmesh/internal/identity"
 	"fleetmesh.org/fleetmesh/internal/ledger"
 	"fleetmesh.org/fleetmesh/internal/mesh"
@@ -46,6 +47,12 @@ type Config struct {
 	Told    func(ctx context.Context, from nostr.PubKey, descriptors []*nostr.Event)
 	Invited func(id string, from nostr.PubKey) bool
 
+	// Mediator makes this node hold messages for leaves; nil: it does not. Mediators are those that hold ours, if we are a leaf: then they alone
+	// are dialled, and everything else goes by way of them. MediatorHints are relays where their descriptors may be found.
+	Mediator      *mediate.Limits
+	Mediators     []nostr.PubKey
+	MediatorHints []string
+
 	Transports []transport.Transport // by which we dial
 	Ours       []transport.Endpoint  // our side of the ladder
 	Verifier   nostr.Verifier        // nil: nostr.NewVerifier()
@@ -57,6 +64,7 @@ type Config struct {
 type Host struct {
 	cfg        Config
 	self       string // our DID
+	selfKey    nostr.PubKey
 	dialers    map[string]transport.Transport
 	provenance *Provenance
 
@@ -64,11 +72,17 @@ type Host struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 
+	mediation *mediation // what we hold for leaves; nil: nothing
+	mailbox   *mailbox   // of a leaf; nil for others
+
 	mu       sync.Mutex // guards what follows; mesh takes one input at a time
 	node     *mesh.Node
 	journal  *Journal
 	replay   *didcomm.Replay
 	links    map[nostr.PubKey]*link
+	relays   map[nostr.PubKey]*link     // of what clients of our mediation send out
+	waiting  map[string]json.RawMessage // durable messages that were found in the journal and are not queued yet
+	asked    map[string]question        // by thread: who waits for an answer
 	sessions map[string]*session
 	peers    map[nostr.PubKey]*identity.Descriptor
 	hints    map[nostr.PubKey][]string
@@ -102,10 +116,10 @@ func New(cfg Config) (*Host, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	h := &Host{
-		cfg: cfg, self: identity.FormatDID(cfg.Agent.PubKey()), dialers: map[string]transport.Transport{},
+		cfg: cfg, self: identity.FormatDID(cfg.Agent.PubKey()), selfKey: cfg.Agent.PubKey(), dialers: map[string]transport.Transport{},
 		replay: didcomm.NewReplay(didcomm.DefaultReplayLimits()),
 		links:  map[nostr.PubKey]*link{}, sessions: map[string]*session{}, peers: map[nostr.PubKey]*identity.Descriptor{}, hints: map[nostr.PubKey][]string{},
-		revoked: map[nostr.PubKey]bool{}, sought: map[nostr.PubKey]time.Time{}, changed: make(chan struct{}),
+		revoked: map[nostr.PubKey]bool{}, sought: map[nostr.PubKey]time.Time{}, relays: map[nostr.PubKey]*link{}, asked: map[string]question{}, changed: make(chan struct{}),
 	}
 	h.SetAgreement(cfg.Agreement, nil)
 	for _, t := range cfg.Transports {
@@ -119,7 +133,7 @@ func New(cfg Config) (*Host, error) {
 		return nil, err
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
-	return h, nil
+	return h, h.openMediation()
 }
 
 // restore rebuilds the state from the journal. h.mu is held, or nobody else is there yet.
@@ -132,7 +146,9 @@ func (h *Host) restore() error {
 		return fmt.Errorf("draw the seed of message ids: %w", err)
 	}
 	h.node = mesh.New(h.cfg.Mesh)
-	if err := h.node.Restore(j.Records()); err != nil {
+	records := j.Records()
+	h.waiting = takeOut(records)
+	if err := h.node.Restore(records); err != nil {
 		return err
 	}
 	h.journal = j
@@ -147,6 +163,10 @@ func (h *Host) Start(listeners ...transport.Listener) {
 	for _, p := range h.Peers() {
 		h.work.Go(func() { h.rediscover(p.Key) })
 	}
+	h.mu.Lock()
+	h.requeue()
+	h.mu.Unlock()
+	h.startMediation()
 	h.step(mesh.Woken{})
 }
 
@@ -164,7 +184,7 @@ func (h *Host) Stop(ctx context.Context) error {
 	}
 	h.mu.Unlock()
 	h.work.Wait()
-	return errors.Join(h.journal.Close(), h.provenance.Close())
+	return errors.Join(h.journal.Close(), h.provenance.Close(), h.closeMediation())
 }
 
 // step feeds mesh one input, performs the effects in order, and returns those that answer the caller.
@@ -187,6 +207,7 @@ func (h *Host) stepLocked(in mesh.Input) (answers []mesh.Effect) {
 			// What is in the state is no longer what is on disk: drop the rest and take up the journal.
 			h.cfg.Log.Error("federation: an effect failed; the state is taken up from the journal", "effect", fmt.Sprintf("%T", eff), "err", err)
 			h.recover()
+			h.postAgain(eff)
 			return nil
 		}
 		if answer {
@@ -210,6 +231,7 @@ func (h *Host) recover() {
 	for _, s := range h.sessions {
 		s.cancel()
 	}
+	h.requeue()
 	h.arm(time.Now().Unix() + 1)
 }
 
@@ -233,7 +255,7 @@ func (h *Host) perform(eff mesh.Effect) (next mesh.Input, answer bool, err error
 		eff.Receipt.Sig = sig
 		return mesh.ReceiptSigned{Issuer: eff.Issuer, Receipt: eff.Receipt}, false, nil
 	case mesh.Send:
-		h.link(eff.To).enqueue(h.message(eff), eff.First)
+		return nil, false, h.post(eff)
 	case mesh.SendProblem:
 		h.link(eff.To).enqueue(h.problem(eff), false)
 	case mesh.StartSync:

@@ -261,7 +261,7 @@ func (l *link) send(o *outgoing) error {
 // sendOn sends on one stream, which is lost if that fails. A frame that the carrier does not take is tried on the other rungs; if none of
 // them holds, it never goes out.
 func (l *link) sendOn(ctx context.Context, s transport.Stream, frame []byte, o *outgoing) error {
-	err := put(ctx, s, frame, o)
+	err := sendFrame(ctx, s, frame, o)
 	if !errors.Is(err, transport.ErrFrameTooLarge) {
 		if err != nil {
 			l.lost(s)
@@ -277,14 +277,14 @@ func (l *link) sendOn(ctx context.Context, s transport.Stream, frame []byte, o *
 	if climbErr != nil {
 		return fmt.Errorf("%w by %s, of which no frame may have %d octets, and nothing else holds: %w", errNever, s.Scheme(), len(frame), climbErr)
 	}
-	if err := put(ctx, wider, frame, o); err != nil {
+	if err := sendFrame(ctx, wider, frame, o); err != nil {
 		l.lost(wider)
 		return fmt.Errorf("send: %w", err)
 	}
 	return nil
 }
 
-func put(ctx context.Context, s transport.Stream, frame []byte, o *outgoing) error {
+func sendFrame(ctx context.Context, s transport.Stream, frame []byte, o *outgoing) error {
 	if o.key != "" {
 		return transport.SendDurable(ctx, s, frame)
 	}
@@ -386,7 +386,7 @@ func endpoints(d *identity.Descriptor) (out []transport.Endpoint) {
 
 // adopt makes a stream the one that is sent on, unless there is a better one, and returns the one that is sent on now. What is sent is sealed
 // to the peer, so a first contact, which proves nothing, may be answered on its own stream; a stream that proved its peer takes the place of one
-// that did not. Where both ends dialled at once, both keep the stream that the lower key dialled: one session a peer.
+// that did not, and a newer one that of a peer which dials again because the old one is dead. Where both ends dialled at once, both keep the stream that the lower key dialled: one session a peer.
 func (l *link) adopt(s transport.Stream, proven, ours bool) transport.Stream {
 	l.mu.Lock()
 	old := l.stream
@@ -395,7 +395,7 @@ func (l *link) adopt(s transport.Stream, proven, ours bool) transport.Stream {
 		l.proven = l.proven || proven
 		l.mu.Unlock()
 		return s
-	case old == nil, proven && !l.proven, proven && l.ours && !ours && bytes.Compare(l.peer[:], l.h.selfKey[:]) < 0:
+	case old == nil, proven && !l.proven, proven && !ours && !l.ours, proven && l.ours && !ours && bytes.Compare(l.peer[:], l.h.selfKey[:]) < 0:
 		l.stream, l.proven, l.ours = s, proven, ours
 	}
 	kept := l.stream
@@ -428,6 +428,7 @@ func (l *link) close() {
 	l.mu.Unlock()
 	if s != nil {
 		s.Close()
+		l.h.parted(l.peer)
 	}
 	l.closeRoutes()
 }
@@ -471,6 +472,7 @@ func (h *Host) read(s transport.Stream, l *link) {
 			h.takeForward(a, l)
 			continue
 		}
+		h.introduced(a)
 		if l == nil && h.roundabout(a.from) {
 			h.take(a)
 			continue

@@ -116,6 +116,14 @@ func (p *Provenance) Get(id nostr.ID) (o Origin, ok bool, err error) {
 	return o, true, nil
 }
 
+// Holds reports whether an event came through the mesh.
+func (p *Provenance) Holds(id nostr.ID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, ok := p.at[id]
+	return ok
+}
+
 // Path returns the hops of an event, none for what did not come through the mesh.
 func (p *Provenance) Path(id nostr.ID) ([]ledger.Hop, error) {
 	o, ok, err := p.Get(id)

@@ -32,6 +32,9 @@ func (m *Mediator) Waiting(clientDID string) (waiting, aside int) {
 	return len(c.items), c.aside.Len()
 }
 
+// Registered reports whether a DID is a client.
+func (m *Mediator) Registered(clientDID string) bool { return m.clients[clientDID] != nil }
+
 // Queued is what became of a forward.
 type Queued struct {
 	Client  string // whom it is for

@@ -1,0 +1,227 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"fleetmesh.org/fleetmesh/internal/didcomm"
+	"fleetmesh.org/fleetmesh/internal/identity"
+	"fleetmesh.org/fleetmesh/internal/transport"
+	"fleetmesh.org/fleetmesh/nostr"
+)
+
+// route is the way to one mediator of a peer: a stream of its own, on which nothing but forwards from nobody goes, so that the mediator does
+// not learn from it who sends.
+type route struct {
+	stream  transport.Stream
+	last    transport.Endpoint
+	retryAt time.Time // after a failure
+	backoff time.Duration
+}
+
+// via names the mediators that what goes to a peer has to pass; none for one that is reached directly. A leaf sends everything by way of its own
+// mediators: they alone learn its address (§ Privacy rules).
+func (h *Host) via(ctx context.Context, peer nostr.PubKey) []nostr.PubKey {
+	if len(h.cfg.Mediators) > 0 {
+		if slices.Contains(h.cfg.Mediators, peer) {
+			return nil
+		}
+		return h.cfg.Mediators
+	}
+	d, err := h.descriptor(ctx, peer, false)
+	if err != nil || len(d.Endpoints) > 0 {
+		return nil
+	}
+	return d.Mediators
+}
+
+func mediates(d *identity.Descriptor, key nostr.PubKey) bool {
+	return slices.Contains(d.Mediators, key)
+}
+
+// roundabout reports whether a peer is reached through mediators, none of which we are: what it sends comes on streams that are not its own.
+func (h *Host) roundabout(peer nostr.PubKey) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	d := h.peers[peer]
+	return d != nil && len(d.Endpoints) == 0 && len(d.Mediators) > 0 && !mediates(d, h.selfKey)
+}
+
+// sendVia sends a sealed frame by way of mediators: a message through each, so that one of them may be lost with what it holds; a frame of a
+// session through the first that takes it. One that takes it is enough.
+func (l *link) sendVia(ctx context.Context, via []nostr.PubKey, frame []byte, o *outgoing) error {
+	f := didcomm.Forward{Next: identity.FormatDID(l.peer), Envelope: frame}
+	if o.m != nil {
+		f.ExpiresTime = o.m.ExpiresTime
+	}
+	var failed []error
+	took := 0
+	for _, m := range via {
+		err := l.forward(ctx, m, f)
+		if err != nil {
+			failed = append(failed, fmt.Errorf("mediator %s: %w", m.String()[:12], err))
+			continue
+		}
+		took++
+		if o.frame != nil {
+			break
+		}
+	}
+	if o.trace != nil {
+		o.trace.Carrier, o.trace.Fresh = "mediator", true
+	}
+	if took == 0 {
+		return errors.Join(failed...)
+	}
+	return nil
+}
+
+// forward hands a forward to one mediator.
+func (l *link) forward(ctx context.Context, mediator nostr.PubKey, f didcomm.Forward) error {
+	h := l.h
+	if mediator == h.selfKey {
+		return h.mediation.offer(ctx, f)
+	}
+	d, err := h.descriptorFrom(ctx, mediator, l.peer)
+	if err != nil {
+		return err
+	}
+	key, err := agreementOf(d, time.Now().Unix())
+	if err != nil {
+		return err
+	}
+	frame, err := f.Wrap(newID(), key)
+	if err != nil {
+		return fmt.Errorf("seal a forward: %w", err)
+	}
+	if len(h.cfg.Mediators) > 0 {
+		return h.hand(ctx, mediator, frame)
+	}
+	r := l.route(mediator)
+	for {
+		s, fresh, err := r.open(ctx, l, mediator, d)
+		if err != nil {
+			return err
+		}
+		if err = s.Send(ctx, frame); err == nil {
+			return nil
+		}
+		l.drop(r)
+		if fresh {
+			return r.failed(fmt.Errorf("send: %w", err))
+		}
+	}
+}
+
+// hand sends a leaf's frame on the one session that it has with a mediator of its own.
+func (h *Host) hand(ctx context.Context, mediator nostr.PubKey, frame []byte) error {
+	o := &outgoing{frame: frame, done: make(chan error, 1), live: true}
+	h.mu.Lock()
+	l := h.link(mediator)
+	h.mu.Unlock()
+	l.push(o)
+	select {
+	case err := <-o.done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// descriptorFrom returns a mediator's descriptor, looking where the descriptor of its client was found if it is not at hand.
+func (h *Host) descriptorFrom(ctx context.Context, mediator, client nostr.PubKey) (*identity.Descriptor, error) {
+	d, err := h.descriptor(ctx, mediator, false)
+	if err == nil {
+		return d, nil
+	}
+	h.mu.Lock()
+	if len(h.hints[mediator]) == 0 {
+		h.hints[mediator] = slices.Concat(h.hints[client], h.cfg.MediatorHints)
+	}
+	h.mu.Unlock()
+	return h.descriptor(ctx, mediator, true)
+}
+
+func (l *link) route(mediator nostr.PubKey) *route {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := l.routes[mediator]
+	if r == nil {
+		r = &route{backoff: minBackoff}
+		l.routes[mediator] = r
+	}
+	return r
+}
+
+var errResting = errors.New("it was not reached a moment ago")
+
+// open returns the route's stream. Only the link's own goroutine calls it.
+func (r *route) open(ctx context.Context, l *link, mediator nostr.PubKey, d *identity.Descriptor) (transport.Stream, bool, error) {
+	l.mu.Lock()
+	s := r.stream
+	l.mu.Unlock()
+	if s != nil {
+		return s, false, nil
+	}
+	if time.Now().Before(r.retryAt) {
+		return nil, false, errResting
+	}
+	rungs := transport.Remembered(transport.Ladder(l.h.cfg.Ours, endpoints(d)), r.last)
+	s, attempts, err := transport.Climb(ctx, rungs, func(ctx context.Context, ep transport.Endpoint) (transport.Stream, error) {
+		return l.h.dialers[ep.Scheme].Dial(ctx, ep, mediator)
+	})
+	if err != nil {
+		return nil, false, r.failed(err)
+	}
+	r.last, r.backoff = attempts[len(attempts)-1].Rung.Endpoint, minBackoff
+	l.mu.Lock()
+	r.stream = s
+	l.mu.Unlock()
+	l.h.work.Go(func() { l.h.drain(s, l, r) })
+	return s, true, nil
+}
+
+func (r *route) failed(err error) error {
+	r.retryAt = time.Now().Add(r.backoff)
+	r.backoff = min(2*r.backoff, maxBackoff)
+	return err
+}
+
+// drain waits for the end of a stream that only forwards go out on, so that a dead one is noticed.
+func (h *Host) drain(s transport.Stream, l *link, r *route) {
+	for {
+		if _, err := s.Receive(h.ctx); err != nil {
+			break
+		}
+	}
+	l.mu.Lock()
+	if r.stream == s {
+		r.stream = nil
+	}
+	l.mu.Unlock()
+	s.Close()
+}
+
+func (l *link) drop(r *route) {
+	l.mu.Lock()
+	s := r.stream
+	r.stream = nil
+	l.mu.Unlock()
+	if s != nil {
+		s.Close()
+	}
+}
+
+func (l *link) closeRoutes() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range l.routes {
+		if r.stream != nil {
+			r.stream.Close()
+			r.stream = nil
+		}
+	}
+}
