@@ -105,9 +105,17 @@ func BenchmarkInsert(b *testing.B) {
 
 var million struct {
 	sync.Once
-	s    *Store
-	w    *sample
-	size int64
+	s   *Store
+	w   *sample
+	dir string
+}
+
+// unload removes the store of the benchmarks.
+func unload() {
+	if million.s != nil {
+		million.s.Close()
+		os.RemoveAll(million.dir)
+	}
 }
 
 // loaded returns a store of FLEETMESH_BENCH_EVENTS events (default 100,000).
@@ -153,7 +161,7 @@ func loaded(b *testing.B) (*Store, *sample) {
 				b.Fatal(err)
 			}
 		}
-		million.s, million.w = s, w
+		million.s, million.w, million.dir = s, w, dir
 	})
 	return million.s, million.w
 }

@@ -24,7 +24,9 @@ func TestMain(m *testing.M) {
 		child(dir)
 		return
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	unload()
+	os.Exit(code)
 }
 
 func crashOptions() Options {
