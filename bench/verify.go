@@ -1,0 +1,5 @@
+package main
+
+type verifyCmd struct{}
+
+func (c *verifyCmd) Run(a *app) error { return nil }
