@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,6 +13,8 @@ import (
 type storeCmd struct {
 	Fingerprint storeFingerprintCmd `cmd:"" help:"NIP-77 fingerprint and count of what a filter matches; works on a running node too."`
 	Stats       storeStatsCmd       `cmd:"" help:"Sizes and counts; works on a running node too."`
+	Check       storeCheckCmd       `cmd:"" help:"Read everything, check every checksum, recount every fingerprint."`
+	Rebuild     storeRebuildCmd     `cmd:"" help:"Make all indexes anew from the log, and check them."`
 	Compact     storeCompactCmd     `cmd:"" help:"Give the space of dead records back to the file system."`
 	Refused     storeRefusedCmd     `cmd:"" help:"List what is known and refused, with the reason."`
 }
@@ -80,6 +83,35 @@ func printStats(a *app, st daemon.Status) error {
 		fmt.Fprintf(w, "%d events, %d tombstones, %d known and refused, last arrival %d\n", st.Store.Events, st.Store.Tombstones, st.Store.Refusals, st.Store.LastSeq)
 		fmt.Fprintf(w, "%d octets on disk; %d logically freed, not yet returned; %d returned to the file system\n", st.Store.Bytes, st.Store.DeadBytes, st.Store.Returned)
 	})
+}
+
+type storeCheckCmd struct{}
+
+func (storeCheckCmd) Run(a *app) error { return a.checked(daemon.CheckStore) }
+
+type storeRebuildCmd struct{}
+
+func (storeRebuildCmd) Run(a *app) error { return a.checked(daemon.RebuildStore) }
+
+// checked runs a check of a stopped node's store and prints what it found. What is damaged or does not fit makes the status.
+func (a *app) checked(check func(context.Context, daemon.Dir) (daemon.Checked, error)) error {
+	if a.running() {
+		return &exit{spec.ExitRetry, "the node is running: stop it first (meshnode stop)"}
+	}
+	if !a.dir.Exists() {
+		return &exit{spec.ExitUsage, fmt.Sprintf("there is no node in %s", a.dir)}
+	}
+	report, err := check(a.ctx, a.dir)
+	if err != nil {
+		return err
+	}
+	if err := a.print(report, func(w io.Writer) { fmt.Fprintln(w, report) }); err != nil {
+		return err
+	}
+	if !report.Sound() {
+		return &exit{code: spec.ExitFailure}
+	}
+	return nil
 }
 
 type storeCompactCmd struct{}

@@ -3,15 +3,74 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"strings"
 
 	"fleetmesh.org/fleetmesh/internal/store"
 	"fleetmesh.org/fleetmesh/internal/store/eventlog"
+	"fleetmesh.org/fleetmesh/nostr"
 )
 
 // openStore opens the configured engine. urls are those under which a vanish request (NIP-62) can name this relay.
 func openStore(dir Dir, c *Config, urls []string, log *slog.Logger) (store.Store, error) {
-	return eventlog.Open(dir.Store(c), eventlog.Options{OwnURLs: urls, MaxBytes: c.Spec.Storage.MaxBytes, Log: log})
+	return eventlog.Open(dir.Store(c), storeOptions(c, urls, log))
+}
+
+func storeOptions(c *Config, urls []string, log *slog.Logger) eventlog.Options {
+	return eventlog.Options{OwnURLs: urls, MaxBytes: c.Spec.Storage.MaxBytes, Log: log}
+}
+
+// Checked is what a check, or a rebuild, of a stopped node's store found.
+type Checked struct {
+	Events   int64      `json:"events"`
+	Damaged  []nostr.ID `json:"damaged"`  // set aside; a sync with a peer that holds them heals them
+	Problems []string   `json:"problems"` // what does not fit together; a rebuild puts it right
+	Torn     int64      `json:"torn_bytes"`
+}
+
+// Sound says that nothing was wrong.
+func (c Checked) Sound() bool { return len(c.Damaged)+len(c.Problems) == 0 }
+
+// String tells a person.
+func (c Checked) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d events read and found whole", c.Events)
+	for _, id := range c.Damaged {
+		fmt.Fprintf(&b, "\ndamaged: %s (sync with a relay that holds it)", id)
+	}
+	for _, p := range c.Problems {
+		fmt.Fprintf(&b, "\nproblem: %s (run store rebuild)", p)
+	}
+	return b.String()
+}
+
+// CheckStore reads a stopped node's store whole, checks every checksum, and recounts every fingerprint.
+func CheckStore(ctx context.Context, dir Dir) (Checked, error) {
+	c, err := LoadConfig(dir.Config())
+	if err != nil {
+		return Checked{}, err
+	}
+	r, err := eventlog.Check(ctx, dir.Store(c), storeOptions(c, c.Spec.Relay.PublicURLs, nil))
+	if err != nil {
+		return Checked{}, fmt.Errorf("check the store: %w", err)
+	}
+	return Checked{Events: r.Events, Damaged: append([]nostr.ID{}, r.Damaged...), Problems: append([]string{}, r.Problems...)}, nil
+}
+
+// RebuildStore makes all indexes of a stopped node's store anew from its log, and checks them.
+func RebuildStore(ctx context.Context, dir Dir) (Checked, error) {
+	c, err := LoadConfig(dir.Config())
+	if err != nil {
+		return Checked{}, err
+	}
+	report, err := eventlog.Rebuild(dir.Store(c), storeOptions(c, c.Spec.Relay.PublicURLs, nil))
+	if err != nil {
+		return Checked{}, fmt.Errorf("rebuild the store: %w", err)
+	}
+	r, err := CheckStore(ctx, dir)
+	r.Torn = report.TornBytes
+	return r, err
 }
 
 // Compact gives the space of dead records back to the file system.

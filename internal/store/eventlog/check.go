@@ -113,6 +113,9 @@ func (n snapshot) checkSegment(ctx context.Context, seg *segment, r *CheckReport
 			return err
 		}
 		r.Events++
+		if e.ComputeID() != e.ID {
+			fault("segment %d: %s is not the hash of its event", seg.no, d.id)
+		}
 		if e.CreatedAt != d.at || e.Kind != d.kind || store.HeldOf(e).Expires != d.expires {
 			fault("segment %d: what it says of %s is wrong", seg.no, d.id)
 		}

@@ -138,7 +138,7 @@ func (n snapshot) read(d *doc) (*nostr.Event, error) {
 	case r.json == nil:
 		return nil, n.s.setAside(d, errors.New("record without an event"))
 	}
-	e, err := nostr.ParseEvent(r.json)
+	e, err := nostr.ParseKept(r.json) // the buffer is this record's own, and its checksum held
 	if err != nil {
 		return nil, n.s.setAside(d, err)
 	}
