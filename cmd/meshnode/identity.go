@@ -3,34 +3,9 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 
-	"fleetmesh.org/fleetmesh/internal/identity"
-	"fleetmesh.org/fleetmesh/nostr"
+	"fleetmesh.org/fleetmesh/internal/daemon"
 )
-
-type keyCmd struct {
-	Show keyShowCmd `cmd:"" help:"The public keys of the node; secrets are never printed." default:"1"`
-}
-
-type keyShowCmd struct{}
-
-func (keyShowCmd) Run(a *app) error {
-	k, err := a.dir.LoadKeys()
-	if err != nil {
-		return err
-	}
-	node := k.Node.PubKey()
-	shown := map[string]string{
-		"did": identity.FormatDID(node), "npub": nostr.EncodeNpub(node), "node": identity.NodeMultikey(node),
-		"agreement": k.Agreement.Public().Multikey(), "transport": k.Transport.Public().Multikey(), "kept_in": a.dir.Keys(),
-	}
-	return a.print(shown, func(w io.Writer) {
-		for _, name := range []string{"did", "npub", "node", "agreement", "transport", "kept_in"} {
-			fmt.Fprintf(w, "%-10s %s\n", name, shown[name])
-		}
-	})
-}
 
 type didCmd struct {
 	Resolve didResolveCmd `cmd:"" help:"The DID document of this node, or of a did:nostr, did:key or did:peer." default:"withargs"`
@@ -41,8 +16,8 @@ type didResolveCmd struct {
 }
 
 func (c *didResolveCmd) Run(a *app) error {
-	var doc json.RawMessage
-	if err := a.call("did.resolve", map[string]string{"did": c.DID}, &doc, nil); err != nil {
+	doc, err := c.resolve(a)
+	if err != nil {
 		return err
 	}
 	if a.json {
@@ -55,4 +30,19 @@ func (c *didResolveCmd) Run(a *app) error {
 	}
 	fmt.Fprintf(a.out, "%s\n", text)
 	return nil
+}
+
+// resolve asks the running node, or the store and the keys of a stopped one.
+func (c *didResolveCmd) resolve(a *app) (doc json.RawMessage, err error) {
+	if a.running() {
+		return doc, a.call("did.resolve", daemon.DIDParams{DID: c.DID}, &doc, nil)
+	}
+	return doc, a.stopped(func(s *daemon.Offline) error {
+		d, err := s.Resolve(a.ctx, a.dir, c.DID)
+		if err != nil {
+			return err
+		}
+		doc, err = json.Marshal(d)
+		return err
+	})
 }

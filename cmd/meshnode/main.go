@@ -43,8 +43,17 @@ type cli struct {
 	Store storeCmd `cmd:"" help:"Look after the store of a stopped node." group:"store"`
 	Key   keyCmd   `cmd:"" help:"The node's keys." group:"identity"`
 	DID   didCmd   `cmd:"" name:"did" help:"The node's DID document, or another's." group:"identity"`
-	Peer  peerCmd  `cmd:"" help:"Federate with other nodes." group:"federation"`
-	Why   whyCmd   `cmd:"" help:"Why an event is here, or is not." group:"federation"`
+
+	ID       idCmd       `cmd:"" name:"id" help:"Who this node is: DID, keys, operator, endpoints, descriptor." group:"identity"`
+	Invite   inviteCmd   `cmd:"" help:"Invite other nodes, by link and QR code." group:"identity"`
+	Coverage coverageCmd `cmd:"" help:"Take the node's coverage claims anew, and show them." group:"identity"`
+	Revoke   revokeCmd   `cmd:"" help:"Retire this node's key for good." group:"identity"`
+	Known    knownCmd    `cmd:"" help:"The nodes that this one has heard of, and from where." group:"identity"`
+
+	Peer peerCmd `cmd:"" aliases:"peers" help:"Federate with other nodes." group:"federation"`
+	Why  whyCmd  `cmd:"" help:"Why an event is here, or is not." group:"federation"`
+	Ping pingCmd `cmd:"" help:"Ask another node whether it is there, by DIDComm trust-ping." group:"federation"`
+	Net  netCmd  `cmd:"" help:"Look after the ways between nodes." group:"federation"`
 }
 
 // app is what every verb gets.
@@ -138,6 +147,15 @@ func (a *app) call(method string, params, result any, onStep func(json.RawMessag
 	}
 	defer c.Close()
 	return c.Call(a.ctx, method, params, result, onStep)
+}
+
+// stopped opens the store of a stopped node, which has to be there.
+func (a *app) stopped(work func(*daemon.Offline) error) error {
+	s, err := a.offline()
+	if err != nil {
+		return err
+	}
+	return errors.Join(work(s), s.Close())
 }
 
 // running says whether a node answers on the directory's control socket.

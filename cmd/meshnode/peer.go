@@ -17,15 +17,19 @@ type peerCmd struct {
 	Show peerShowCmd `cmd:"" help:"One peer: grants, counters, receipts, verdicts."`
 	Log  peerLogCmd  `cmd:"" help:"What happened with a peer, or with all."`
 	End  peerEndCmd  `cmd:"" help:"End a peering."`
+
+	Known knownCmd   `cmd:"" help:"The nodes that this one has heard of, and from where."`
+	Ask   peerAskCmd `cmd:"" help:"Ask every active peer which nodes it knows."`
 }
 
 type peerAddCmd struct {
-	DID    string   `arg:"" help:"The other node: did:nostr:…"`
-	Relay  []string `help:"Where its descriptor is found: usually its own relay face." placeholder:"URL"`
-	Tier   string   `help:"What our grant to it opens at: a person may vouch for a node." enum:",probation,member,trusted,anchor" default:""`
-	Shard  string   `help:"Name of the shard to sync." default:"all"`
-	Filter string   `help:"NIP-01 filter of the shard." default:"{}"`
-	Mode   string   `help:"pull: from it; push: to it; both; none: only peer." enum:"pull,push,both,none" default:"both"`
+	DID        string   `arg:"" optional:"" help:"The other node: did:nostr:…; not with --invitation."`
+	Invitation string   `help:"A link by which the other node invites: it says who it is and where." placeholder:"LINK"`
+	Relay      []string `help:"Where its descriptor is found: usually its own relay face." placeholder:"URL"`
+	Tier       string   `help:"What our grant to it opens at: a person may vouch for a node." enum:",probation,member,trusted,anchor" default:""`
+	Shard      string   `help:"Name of the shard to sync." default:"all"`
+	Filter     string   `help:"NIP-01 filter of the shard." default:"{}"`
+	Mode       string   `help:"pull: from it; push: to it; both; none: only peer." enum:"pull,push,both,none" default:"both"`
 }
 
 func (c *peerAddCmd) Help() string {
@@ -42,6 +46,20 @@ func (c *peerAddCmd) Run(a *app) error {
 		return err
 	}
 	p := daemon.PeerParams{DID: c.DID, Relays: c.Relay, Tier: spec.Tier(c.Tier)}
+	if c.Invitation != "" {
+		i, err := daemon.ReadInvitation(c.Invitation, time.Now())
+		if err != nil {
+			return &exit{spec.ExitInvalid, err.Error()}
+		}
+		if c.DID != "" && c.DID != i.DID {
+			return &exit{spec.ExitUsage, fmt.Sprintf("the invitation is from %s", i.DID)}
+		}
+		c.DID = i.DID
+		p.DID, p.Invitation, p.Relays = i.DID, i.ID, append(p.Relays, i.Relays...)
+	}
+	if c.DID == "" {
+		return &exit{spec.ExitUsage, "name the other node, or give its --invitation"}
+	}
 	if c.Mode != "none" {
 		p.Wants = []daemon.Want{{Shard: c.Shard, Filter: filter, Mode: c.Mode}}
 	}

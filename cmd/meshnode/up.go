@@ -9,12 +9,14 @@ import (
 	"time"
 
 	"fleetmesh.org/fleetmesh/internal/daemon"
+	"fleetmesh.org/fleetmesh/spec"
 )
 
 type upCmd struct {
-	Listen  string `help:"Serve the relay face here instead of at spec.relay.listen." placeholder:"HOST:PORT"`
-	Verbose bool   `help:"Log more." short:"v"`
-	LogJSON bool   `help:"Log JSON lines." name:"log-json"`
+	Listen    string   `help:"Serve the relay face here instead of at spec.relay.listen." placeholder:"HOST:PORT"`
+	Bootstrap []string `help:"Look for other nodes here instead of in bootstrap.toml and DNS; may be repeated." placeholder:"URL"`
+	Verbose   bool     `help:"Log more." short:"v"`
+	LogJSON   bool     `help:"Log JSON lines." name:"log-json"`
 }
 
 func (c *upCmd) Help() string {
@@ -22,12 +24,21 @@ func (c *upCmd) Help() string {
 
 Examples:
   meshnode up                                  # node directory ./node, ws://127.0.0.1:7777
-  meshnode up --dir /var/lib/meshnode --listen 0.0.0.0:7777`
+  meshnode up --dir /var/lib/meshnode --listen 0.0.0.0:7777
+  meshnode up --bootstrap wss://relay.example.org`
 }
 
 func (c *upCmd) Run(a *app) error {
+	var seeds []daemon.Seed
+	for _, s := range c.Bootstrap {
+		seed, err := daemon.ParseSeed(s)
+		if err != nil {
+			return &exit{spec.ExitUsage, err.Error()}
+		}
+		seeds = append(seeds, seed)
+	}
 	return daemon.Run(a.ctx, daemon.Options{
-		Dir: a.dir, Listen: c.Listen, Build: version, Log: c.logger(a.err),
+		Bootstrap: seeds, Dir: a.dir, Listen: c.Listen, Build: version, Log: c.logger(a.err),
 		Ready: func(r daemon.Ready) { c.ready(a, r) },
 		Step:  c.step(a),
 	})
@@ -91,19 +102,6 @@ func defaultDir() string {
 		return "node"
 	}
 	return p
-}
-
-type initCmd struct {
-	Listen string `help:"Where the relay face will listen." default:"127.0.0.1:7777" placeholder:"HOST:PORT"`
-}
-
-func (c *initCmd) Run(a *app) error {
-	if err := a.dir.Init(daemon.DefaultConfig(c.Listen)); err != nil {
-		return err
-	}
-	return a.print(map[string]string{"dir": string(a.dir), "config": a.dir.Config()}, func(w io.Writer) {
-		fmt.Fprintf(w, "Made a node in %s. Edit %s, then: meshnode up --dir %s\n", a.dir, a.dir.Config(), a.dir)
-	})
 }
 
 type statusCmd struct{}

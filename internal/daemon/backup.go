@@ -55,7 +55,7 @@ func (d Dir) backupNames() ([]string, error) {
 }
 
 func backupKey(name string) bool {
-	return slices.Contains([]string{"node.key", "agreement.key", "transport.key", "agreement.former", "transport.former"}, name)
+	return slices.Contains([]string{"node.key", "node.pub", "agreement.key", "transport.key", "agreement.former", "transport.former"}, name)
 }
 
 func (d Dir) addToBackup(w *tar.Writer, name string) error {

@@ -42,7 +42,7 @@ type Spec struct {
 	Relays       []string       `yaml:"relays,omitempty"`    // where the node publishes itself and looks for others: its kind 10002
 	Mediators    []string       `yaml:"mediators,omitempty"` // DIDs of the anchors through which a leaf is reached
 	Shards       []ShardSpec    `yaml:"shards,omitempty"`    // what the node claims to hold
-	Proxy        string         `yaml:"proxy,omitempty"` // socks5://address:port through which every outgoing connection goes
+	Proxy        string         `yaml:"proxy,omitempty"`     // socks5://address:port through which every outgoing connection goes
 	Relay        RelaySpec      `yaml:"relay"`
 	Storage      StorageSpec    `yaml:"storage"`
 	Federation   Federation     `yaml:"federation"`

@@ -239,4 +239,3 @@ func (f *federation) renewNow(ctx context.Context) error {
 	}
 	return f.project(ctx)
 }
-

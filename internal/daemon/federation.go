@@ -7,11 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"time"
 
-	"fleetmesh.org/fleetmesh/internal/gateway"
 	"fleetmesh.org/fleetmesh/internal/host"
 	"fleetmesh.org/fleetmesh/internal/identity"
 	"fleetmesh.org/fleetmesh/internal/mesh"
@@ -27,15 +25,26 @@ import (
 type federation struct {
 	n     *node
 	wss   *transport.WSS
+	https *transport.HTTPS
 	wraps *transport.GiftWrap
 	net   *transport.Network // how this node dials
 	ready chan struct{}      // closed when host is there, or err
 	work  sync.WaitGroup
 	stops context.CancelFunc
 
+	known    *knownNodes
+	invites  *invitations
+	resolver *resolver
+	outbox   *outbox
+	renew    chan struct{} // asks for a look at the descriptor
+	renewing sync.Mutex    // one look at a time
+	covering sync.Mutex    // one measure of the shards at a time
+
 	mu         sync.Mutex
 	host       *host.Host
 	descriptor *nostr.Event
+	revocation *nostr.Event // of our own key
+	watched    []place
 	err        error
 }
 
@@ -48,7 +57,17 @@ func newFederation(n *node) (*federation, error) {
 	if err != nil {
 		return nil, fmt.Errorf("set up gift wraps for peers: %w", err)
 	}
-	return &federation{n: n, wss: transport.NewWSS(network), wraps: wraps, net: network, ready: make(chan struct{})}, nil
+	f := &federation{
+		n: n, wss: transport.NewWSS(network), https: transport.NewHTTPS(network), wraps: wraps, net: network, ready: make(chan struct{}),
+		resolver: newResolver(), outbox: newOutbox(), renew: make(chan struct{}, 1),
+	}
+	if f.known, err = openKnown(n.opt.Dir.known(), n.log); err != nil {
+		return nil, err
+	}
+	if f.invites, err = openInvitations(n.opt.Dir.invitations()); err != nil {
+		return nil, err
+	}
+	return f, nil
 }
 
 // subprotocols lets peers in on the relay's own URL.
@@ -74,6 +93,7 @@ func (f *federation) start(ctx context.Context) error {
 		}
 		if err == nil {
 			f.collectWraps(ctx, h)
+			f.appear(ctx)
 			f.refresh(ctx)
 		}
 	})
@@ -81,13 +101,30 @@ func (f *federation) start(ctx context.Context) error {
 }
 
 func (f *federation) bringUp(ctx context.Context) (*host.Host, error) {
+	now := time.Now().Unix()
+	revoked, err := newest(ctx, f.n.store, spec.KindRevocation, f.n.agent.PubKey(), now)
+	if err != nil {
+		return nil, err
+	}
+	if revoked != nil {
+		f.retire(revoked)
+		f.discover(ctx) // the revocation still goes out to those who have not seen it
+		return nil, errors.New("this node's key is revoked; make a new node with meshnode init")
+	}
 	d, err := f.ownDescriptor(ctx)
 	if err != nil {
 		return nil, err
 	}
 	f.setDescriptor(d)
-	h, err := host.New(f.config(d))
+	cfg := f.config(d)
+	if err := f.mediation(&cfg); err != nil {
+		return nil, err
+	}
+	h, err := host.New(cfg)
 	if err != nil {
+		return nil, err
+	}
+	if err := f.takeUpKeys(h, now); err != nil {
 		return nil, err
 	}
 	l, err := f.wss.Listen(ctx, transport.Endpoint{Scheme: "wss", Address: f.n.url})
@@ -95,7 +132,69 @@ func (f *federation) bringUp(ctx context.Context) (*host.Host, error) {
 		return nil, err
 	}
 	h.Start(l)
+	if err := f.listen(ctx, h); err != nil {
+		f.n.log.Error("a door for peers stays shut", "err", err) // the others are open
+	}
 	return h, nil
+}
+
+// appear makes the node seen: it publishes what it is, looks for others, and does what is due on a schedule.
+func (f *federation) appear(ctx context.Context) {
+	if err := f.project(ctx); err != nil && ctx.Err() == nil {
+		f.n.log.Warn("publish what this node is", "err", err)
+	}
+	f.discover(ctx)
+	if h := f.running(); h != nil {
+		h.Announce()
+	}
+	f.work.Go(func() { f.beat(ctx) })
+	f.work.Go(func() { f.cover(ctx) })
+	f.work.Go(func() { f.diagnose(ctx) })
+}
+
+// running is the host, nil while federation is not up.
+func (f *federation) running() *host.Host {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.host
+}
+
+// takeUpKeys gives the host the agreement keys that are in the directory now.
+func (f *federation) takeUpKeys(h *host.Host, now int64) error {
+	secret, err := f.n.opt.Dir.readKey(string(identity.RoleAgreement))
+	if err != nil {
+		return err
+	}
+	former, err := f.n.opt.Dir.FormerKeys(string(identity.RoleAgreement), now)
+	if err != nil {
+		return err
+	}
+	var old []*ecdh.PrivateKey
+	for _, k := range former {
+		old = append(old, agreementKey(k.Key))
+	}
+	h.SetAgreement(agreementKey(secret), old)
+	return nil
+}
+
+// reload takes up keys that were rotated, and publishes the descriptor that names them.
+func (f *federation) reload(ctx context.Context) error {
+	h, err := f.get(ctx)
+	if err != nil {
+		return err
+	}
+	if err := f.takeUpKeys(h, time.Now().Unix()); err != nil {
+		return err
+	}
+	return f.renewNow(ctx)
+}
+
+func agreementKey(secret [32]byte) *ecdh.PrivateKey {
+	k, err := ecdh.X25519().NewPrivateKey(secret[:])
+	if err != nil {
+		panic("daemon: X25519 takes any 32 bytes: " + err.Error())
+	}
+	return k
 }
 
 func (f *federation) setDescriptor(d *nostr.Event) {
@@ -113,16 +212,13 @@ func (f *federation) own() *nostr.Event {
 
 func (f *federation) config(d *nostr.Event) host.Config {
 	n, c := f.n, &f.n.cfg.Spec
-	agreement, err := ecdh.X25519().NewPrivateKey(n.keys.Agreement[:])
-	if err != nil {
-		panic("daemon: X25519 takes any 32 bytes: " + err.Error())
-	}
+	agreement := agreementKey(n.keys.Agreement)
 	hide := append(append([]nostr.Kind(nil), policy.PrivateKinds...), spec.C().Boundary.NeverKinds...)
 	return host.Config{
 		Agent: n.agent, Agreement: agreement, Dir: filepath.Dir(n.opt.Dir.Journal()), Store: n.store, View: store.View{Hide: hide},
-		Take: f.take, Publish: f.publish, Find: f.find, Descriptor: f.own,
-		Transports: []transport.Transport{f.wss, f.wraps},
-		Ours:       []transport.Endpoint{{Scheme: f.wss.Scheme()}, {Scheme: f.wraps.Scheme(), Preference: transport.LastPreference}}, Log: n.log,
+		Take: f.take, Publish: f.publish, Find: f.find, Descriptor: f.own, Known: f.tellOf, Told: f.told,
+		Invited:    func(id string, from nostr.PubKey) bool { return f.invites.redeem(id, from, time.Now().Unix()) },
+		Transports: f.carriers(), Ours: f.ladderSide(), Log: n.log,
 		Mesh: mesh.Config{
 			Self: n.agent.PubKey(), Class: spec.Class(c.Class), Digest: spec.DigestHex(), Protocols: protocols(), Descriptor: d.ID,
 			Enrolment: mesh.Enrolment(c.Federation.Enrolment), PoWBits: f.bits(), Window: c.Federation.WindowSeconds, Serve: []json.RawMessage{json.RawMessage(`{}`)},
@@ -165,35 +261,6 @@ func (f *federation) publish(ctx context.Context, e *nostr.Event) error {
 		return fmt.Errorf("publish an event of kind %d: our own relay says %q: check spec.relay.allowKinds and denyKinds", e.Kind, verdicts[0].Reason)
 	}
 	return nil
-}
-
-// find asks the relays that the operator named for a peer's descriptor, then those where this node looks for others.
-func (f *federation) find(ctx context.Context, key nostr.PubKey, hints []string) (*nostr.Event, error) {
-	err := errors.New("no relay was named: give one with --relay")
-	for _, url := range hints {
-		var e *nostr.Event
-		if e, err = f.findAt(ctx, url, key); err == nil {
-			return e, nil
-		}
-	}
-	return nil, err
-}
-
-func (f *federation) findAt(ctx context.Context, url string, key nostr.PubKey) (*nostr.Event, error) {
-	conn, err := gateway.Dial(ctx, url, gateway.Options{Client: f.net.HTTPClient()})
-	if err != nil {
-		return nil, err
-	}
-	defer conn.Close()
-	one := 1
-	list, err := conn.QueryAll(ctx, nostr.Filter{Kinds: []nostr.Kind{spec.KindDescriptor}, Authors: []nostr.PubKey{key}, Limit: &one})
-	if err != nil {
-		return nil, fmt.Errorf("ask %s: %w", url, err)
-	}
-	if len(list) == 0 {
-		return nil, fmt.Errorf("%s holds no descriptor of it", url)
-	}
-	return list[0], nil
 }
 
 // get waits until federation is up.

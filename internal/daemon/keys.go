@@ -89,7 +89,11 @@ func (d Dir) makeKeys(p Provisioning) error {
 	return d.writeNodeKey(k.Node, p.Passphrase)
 }
 
-func (d Dir) keyFile(role string) string    { return filepath.Join(d.Keys(), role+".key") }
+func (d Dir) keyFile(role string) string { return filepath.Join(d.Keys(), role+".key") }
+
+// publicFile holds the public half of an encrypted node key, so that who the node is can be told without the passphrase.
+func (d Dir) publicFile() string { return filepath.Join(d.Keys(), "node.pub") }
+
 func (d Dir) formerFile(role string) string { return filepath.Join(d.Keys(), role+".former") }
 
 func (d Dir) writeKey(role string, secret [32]byte) error {
@@ -101,9 +105,15 @@ func (d Dir) writeKey(role string, secret [32]byte) error {
 
 func (d Dir) writeNodeKey(k nostr.SecretKey, passphrase string) error {
 	if passphrase == "" {
+		if err := os.Remove(d.publicFile()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("write the node key: %w", err)
+		}
 		return d.writeKey("node", k)
 	}
 	text, err := nostr.EncryptSecretKey(k, passphrase, scryptCost, nostr.KeySecurityUnknown)
+	if err == nil {
+		err = writeFile(d.publicFile(), []byte(k.PubKey().String()+"\n"), 0o600)
+	}
 	if err == nil {
 		err = writeFile(d.keyFile("node"), []byte(text+"\n"), 0o600)
 	}

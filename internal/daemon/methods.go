@@ -44,11 +44,22 @@ func (n *node) methods() map[string]control.Handler {
 		"store.fingerprint": method(n.fingerprint),
 		"relay.sync":        n.sync,
 		"did.resolve":       method(n.resolve),
+		"node.id":           method(n.identify),
+		"node.revoke":       method(n.revoke),
+		"keys.reload":       method(func(ctx context.Context, _ none) (none, error) { return none{}, n.fed.reload(ctx) }),
+		"invite.create":     method(n.inviteCreate),
+		"invite.list":       method(n.inviteList),
+		"invite.revoke":     method(n.inviteRevoke),
+		"coverage.take":     method(n.coverage),
+		"peer.known":        method(n.peerKnown),
+		"peer.ask":          method(n.peerAsk),
 		"peer.add":          method(n.peerAdd),
 		"peer.list":         method(n.peerList),
 		"peer.end":          method(n.peerEnd),
 		"peer.history":      method(n.peerHistory),
 		"why.event":         method(n.why),
+		"net.ping":          method(n.ping),
+		"net.doctor":        method(n.doctor),
 	}
 }
 
@@ -73,43 +84,18 @@ type DIDParams struct {
 	DID string `json:"did"`
 }
 
-// resolve returns the DID document: of a node whose live descriptor is here the enhanced one, of any other key the minimal one.
-func (n *node) resolve(ctx context.Context, p DIDParams) (*identity.Document, error) {
-	switch {
-	case p.DID == "":
-		p.DID = identity.FormatDID(n.agent.PubKey())
-	case strings.HasPrefix(p.DID, "did:peer:"):
-		return identity.ParseDIDPeer(p.DID)
-	}
-	key, err := identity.ParseDID(p.DID)
-	if err != nil {
-		return nil, control.BadParams("%v", err)
-	}
-	now := time.Now().Unix()
-	filter := nostr.Filter{Kinds: []nostr.Kind{spec.KindDescriptor}, Authors: []nostr.PubKey{key}}
-	for e, err := range n.store.Query(ctx, []nostr.Filter{filter}, store.View{}, 1, now) {
-		if err != nil {
-			return nil, fmt.Errorf("look for a descriptor: %w", err)
-		}
-		if d, err := identity.CheckDescriptor(e, identity.Rules{Subject: &key, Now: now, Held: true}); err == nil {
-			return identity.NodeDocument(d, now), nil
-		}
-	}
-	return identity.MinimalDocument(key), nil
-}
-
 // didHandler serves DID documents at /.well-known/did/nostr/<hex>.json, as did:nostr resolvers look for them.
 func (n *node) didHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := strings.TrimSuffix(strings.TrimPrefix(r.URL.Path, "/.well-known/did/nostr/"), ".json")
-		doc, err := n.resolve(r.Context(), DIDParams{"did:nostr:" + id})
+		doc, err := n.documentJSON(r.Context(), "did:nostr:"+id)
 		if err != nil {
 			http.Error(w, "no such DID", http.StatusNotFound)
 			return
 		}
 		w.Header().Set("Content-Type", "application/did+json")
 		w.Header().Set("Access-Control-Allow-Origin", "*")
-		_ = json.NewEncoder(w).Encode(doc) // a lost client is its own business
+		_, _ = w.Write(doc) // a lost client is its own business
 	})
 }
 
@@ -119,6 +105,8 @@ type PeerParams struct {
 	Relays []string    `json:"relays,omitempty"` // where its descriptor may be found
 	Tier   spec.Tier   `json:"tier,omitempty"`   // what our grant opens at; probation if empty
 	Wants  []mesh.Want `json:"wants,omitempty"`
+
+	Invitation string `json:"invitation,omitempty"` // id of one of the other node's
 }
 
 func (n *node) peerAdd(ctx context.Context, p PeerParams) (none, error) {
@@ -144,7 +132,42 @@ func (n *node) peerAdd(ctx context.Context, p PeerParams) (none, error) {
 	if err != nil {
 		return none{}, err
 	}
-	return none{}, h.AddPeer(ctx, key, p.Tier, p.Wants, p.Relays)
+	if n.fed.retired() {
+		return none{}, errors.New("this node's key is revoked: it peers with nobody")
+	}
+	if n.fed.known.revoked(key) {
+		return none{}, fmt.Errorf("%s was revoked by its holder", p.DID)
+	}
+	return none{}, h.AddInvited(ctx, mesh.AddPeer{Peer: key, Tier: p.Tier, Wants: p.Wants, Invitation: p.Invitation}, p.Relays)
+}
+
+// peerKnown is the table of nodes that this one has heard of.
+func (n *node) peerKnown(_ context.Context, _ none) ([]KnownNode, error) {
+	list := n.fed.known.list(time.Now().Unix())
+	h := n.fed.running()
+	if h == nil {
+		return list, nil
+	}
+	standing := map[string]bool{}
+	for _, p := range h.Peers() {
+		standing[identity.FormatDID(p.Key)] = p.Stage == "active"
+	}
+	for i := range list {
+		list[i].Peer = standing[list[i].DID]
+	}
+	return list, nil
+}
+
+// Asked says how many peers were asked which nodes they know. Their answers come later, into the table.
+type Asked struct {
+	Peers int `json:"peers"`
+}
+
+func (n *node) peerAsk(ctx context.Context, _ none) (Asked, error) {
+	if _, err := n.fed.get(ctx); err != nil {
+		return Asked{}, err
+	}
+	return Asked{n.fed.askPeers()}, nil
 }
 
 func (n *node) peerList(ctx context.Context, _ none) ([]mesh.Peer, error) {

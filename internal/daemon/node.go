@@ -30,6 +30,9 @@ type Options struct {
 	Log    *slog.Logger
 	Ready  func(Ready)                        // called once, when the node serves
 	Step   func(what string, done, all int64) // progress of long work before that; all is 0 where unknown
+
+	Bootstrap []Seed      // where to look for other nodes, instead of bootstrap.toml and DNS seeds; nil: those
+	TXT       TXTResolver // of DNS seeds; nil: the system's
 }
 
 // Ready says where a node serves.
@@ -53,9 +56,11 @@ type node struct {
 	url     string // of the relay face, as this machine reaches it
 	control *control.Server
 	fed     *federation
+	foreign foreignWraps
 	started time.Time
 	quit    context.CancelFunc
 	log     *slog.Logger
+	seeds   []Seed // where to look for other nodes
 }
 
 // shutdownPatience is how long a stopping node waits for its parts.
@@ -103,6 +108,14 @@ func (n *node) load() (err error) {
 	if n.keys, err = n.opt.Dir.LoadKeys(); err != nil {
 		return err
 	}
+	if n.seeds = n.opt.Bootstrap; n.seeds == nil {
+		if n.seeds, err = n.opt.Dir.Seeds(); err != nil {
+			return err
+		}
+	}
+	if backend, err := n.opt.Dir.Backend(); err == nil {
+		n.log.Info("the node key is taken up", "backend", backend)
+	}
 	n.agent, err = identity.NewKeyAgent(n.keys.Node)
 	return err
 }
@@ -135,6 +148,9 @@ func (n *node) serve(ctx context.Context, ln net.Listener, made bool) (err error
 	}
 	n.relay.Handle("/metrics", n.metrics())
 	n.relay.Handle("/.well-known/did/", n.didHandler())
+	if err := n.fed.mount(n.relay); err != nil {
+		return err
+	}
 
 	server := &http.Server{Handler: n.relay, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(n.log.Handler(), slog.LevelDebug)}
 	failed := make(chan error, 1)
@@ -198,6 +214,8 @@ type Status struct {
 	Federation string      `json:"enrolment"`
 	Peers      int         `json:"peers"`
 	Relaying   any         `json:"relaying"` // counters of the face
+	// ForeignWraps counts gift wraps to this node's key that are another protocol's, by what they seem to be.
+	ForeignWraps map[string]int64 `json:"foreign_wraps,omitempty"`
 }
 
 func (n *node) status(ctx context.Context) (Status, error) {
@@ -209,5 +227,6 @@ func (n *node) status(ctx context.Context) (Status, error) {
 		DID: identity.FormatDID(n.agent.PubKey()), Relay: n.url, Class: n.cfg.Spec.Class,
 		Protocol: spec.C().Protocol.Name, Digest: spec.DigestHex(), Uptime: int64(time.Since(n.started).Seconds()),
 		Store: stats, Federation: n.cfg.Spec.Federation.Enrolment, Peers: n.fed.count(), Relaying: n.relay.Metrics(),
+		ForeignWraps: n.foreign.counts(),
 	}, nil
 }

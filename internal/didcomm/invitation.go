@@ -18,6 +18,8 @@ type Invitation struct {
 	GoalCode string   `json:"goal_code,omitempty"`
 	Goal     string   `json:"goal,omitempty"`
 	Accept   []string `json:"accept,omitempty"` // media type profiles, such as "didcomm/v2"
+	// Endpoints are URLs at which the inviter can be met: of its own door or mediator first, then of relays that know it.
+	Endpoints []string `json:"endpoints,omitempty"`
 }
 
 // NewInvitation invites whoever reads it. The answer's pthid is the id.
