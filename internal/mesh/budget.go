@@ -73,7 +73,7 @@ func (t *turn) meterIn(p *peer, in Received, m *spec.MessageSpec) (window int64,
 		g, w := p.Held.at(in.Created, t.now)
 		b, known := open(&p.Used, g, w)
 		b.saw(load(m, in.Octets, in.Envelopes, true))
-		t.save(p, known)
+		t.account(p, known)
 		return w.Epoch, ""
 	}
 	g, w := p.Issued.at(in.Created, t.now)
@@ -85,7 +85,7 @@ func (t *turn) meterIn(p *peer, in Received, m *spec.MessageSpec) (window int64,
 	c := load(m, in.Octets, in.Envelopes, false)
 	over := exceeds(p.limits(w), b.Counters, c)
 	b.Counters.Add(c)
-	t.save(p, known)
+	t.account(p, known)
 	if over != "" {
 		t.do(Tell{Peer: p.Key, What: "over-budget", Window: w.Epoch, Code: spec.CodeOverBudget, Detail: string(over)})
 		return w.Epoch, spec.CodeOverBudget
@@ -139,7 +139,7 @@ func (t *turn) sending(in Sending) {
 		return
 	}
 	b.Counters.Add(c)
-	t.save(p, known)
+	t.account(p, known)
 	t.do(Permit{Window: w.Epoch, Grant: g.ID})
 }
 
@@ -163,7 +163,7 @@ func (t *turn) spend(p *peer, s *session, in Sending, m *spec.MessageSpec) {
 	b.send(c)
 	b.Settled = false
 	s.flight = append(s.flight, inFlight{in.Type, w.Epoch, c})
-	t.save(p, known)
+	t.account(p, known)
 	t.do(Permit{Window: w.Epoch, Grant: g.ID})
 	t.receiptIfDue(p, g, b)
 }
@@ -208,13 +208,13 @@ func (t *turn) connected(in Connected) {
 		g, w := p.Issued.at(in.Created, t.now)
 		b, known := open(&p.Measured, g, w)
 		b.Counters.Add(one)
-		t.save(p, known)
+		t.account(p, known)
 	case !in.Inbound && len(p.Held) > 0:
 		g, w := p.Held.at(in.Created, t.now)
 		b, known := open(&p.Used, g, w)
 		b.send(one) // in doubt until the peer says what it counted
 		b.Settled = false
-		t.save(p, known)
+		t.account(p, known)
 	}
 	t.startIfActive(p)
 }
@@ -238,7 +238,7 @@ func (t *turn) fault(p *peer, thread string, code spec.Code) {
 		g, w := p.Issued.at(t.now, t.now)
 		b, known := open(&p.Measured, g, w)
 		b.Counters.Add(ledger.Counters{spec.CounterErrors: 1})
-		t.save(p, known)
+		t.account(p, known)
 	}
 	t.do(SendProblem{To: p.Key, Thread: thread, Code: code, Created: t.now})
 	t.do(Tell{Peer: p.Key, What: "fault", Code: code})
@@ -261,7 +261,7 @@ func (t *turn) problem(in Problem) {
 		b, known := open(&p.Used, g, w)
 		b.saw(ledger.Counters{spec.CounterErrors: 1})
 		b.Settled = false
-		t.save(p, known)
+		t.account(p, known)
 	}
 	t.do(Tell{Peer: p.Key, What: "problem-reported", Code: in.Code})
 }
@@ -271,7 +271,7 @@ func (t *turn) taken(in Taken) {
 	if p := t.peers[in.Peer]; p != nil && in.Duplicate > 0 && !t.ours(in.Session) {
 		if b := lookup(p.Measured, in.Window); b != nil {
 			b.Counters.Add(ledger.Counters{spec.CounterDupsSent: in.Duplicate})
-			t.save(p, true)
+			t.account(p, true)
 		}
 	}
 }
@@ -281,7 +281,7 @@ func (t *turn) fate(in Fate) {
 	if p := t.peers[in.Peer]; p != nil && in.Duplicate > 0 && t.ours(in.Session) {
 		if b := lookup(p.Used, in.Window); b != nil {
 			b.Counters.Add(ledger.Counters{spec.CounterDupsSent: in.Duplicate})
-			t.save(p, true)
+			t.account(p, true)
 		}
 	}
 }
@@ -332,7 +332,7 @@ func (t *turn) receiptSigned(in ReceiptSigned) {
 	}
 	b.Last, b.Acked = in.Receipt, false
 	b.Closed = t.now >= b.Window.End()
-	t.save(p, false)
+	t.account(p, false)
 	b.Asks = 0
 	t.sendReceipt(p, b)
 }
@@ -380,7 +380,7 @@ func (t *turn) receipt(p *peer, in Received) {
 	case "":
 		b.Last = r
 		b.believe(p.limits(w))
-		t.save(p, false)
+		t.account(p, false)
 	case ledger.ReceiptStale, ledger.ReceiptGap: // the answer names the head that is held
 	default:
 		t.badReceipt(p, b, in, err)
@@ -459,7 +459,7 @@ func (t *turn) receiptAck(p *peer, in Received) {
 	switch {
 	case !claimed(b):
 		if !b.Signing && (over || t.now >= b.Window.End()) {
-			t.save(p, false)
+			t.account(p, false)
 			t.claim(p, b)
 			return
 		}
@@ -469,7 +469,7 @@ func (t *turn) receiptAck(p *peer, in Received) {
 	if t.now >= b.Window.End() {
 		b.AskAt = max(b.Window.End()+spec.C().Window.SkewSeconds, t.now+retrySeconds)
 	}
-	t.save(p, false)
+	t.account(p, false)
 	if p.Waiting && !t.owes(p, t.now) {
 		t.startIfActive(p)
 	}

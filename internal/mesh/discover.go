@@ -59,7 +59,7 @@ func (t *turn) askPeers(in AskPeers) {
 	}
 	b.send(peersQueryCost) // in doubt until the peer says what it counted
 	b.Settled = false
-	t.save(p, known)
+	t.account(p, known)
 	p.Asking = t.newID()
 	t.do(Send{To: p.Key, Type: spec.MsgPeeringPeersQuery, ID: p.Asking, Body: peersQueryBody{min(max(in.Limit, 1), maxPeersTold)}})
 }
@@ -77,7 +77,7 @@ func (t *turn) peersAsked(p *peer, in Received) {
 	b, known := open(&p.Measured, g, w)
 	over := exceeds(p.limits(w), b.Counters, peersQueryCost)
 	b.Counters.Add(peersQueryCost)
-	t.save(p, known)
+	t.account(p, known)
 	var body peersQueryBody
 	switch err := json.Unmarshal(in.Body, &body); {
 	case over != "":

@@ -148,7 +148,8 @@ type SyncEnded struct {
 type Effect interface{ effect() }
 
 // Persist makes a record durable. If it fails, the effects after it are dropped and the state is rebuilt from the
-// journal. Lazy records need not reach the disk before the next effect: they must only survive the process.
+// journal. Records reach the disk in the order of their effects. Lazy ones need not reach the disk before the next effect: they
+// must only survive the process.
 type Persist struct {
 	Key    string // what the record replaces; Restore takes the last record of each key
 	Record json.RawMessage

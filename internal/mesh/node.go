@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -73,30 +74,66 @@ func New(cfg Config) *Node {
 	return &Node{cfg: cfg, peers: map[nostr.PubKey]*peer{}, threads: map[string]*session{}}
 }
 
-const peerKey = "peer/"
+const (
+	peerKey  = "peer/"
+	booksKey = "books/"
+)
 
 // Restore takes the newest record of each key, as Persist wrote it. Keys of no kind known here are an error: a newer build wrote
 // them.
 func (n *Node) Restore(records map[string]json.RawMessage) error {
-	for _, key := range slices.Sorted(maps.Keys(records)) {
-		name, ok := strings.CutPrefix(key, peerKey)
-		if !ok {
-			return fmt.Errorf("restore the journal: a record %q that this build does not know", key)
+	for _, key := range slices.Backward(slices.Sorted(maps.Keys(records))) { // peers before their books
+		var err error
+		switch kind, name, _ := strings.Cut(key, "/"); kind + "/" {
+		case peerKey:
+			err = n.restorePeer(name, records[key])
+		case booksKey:
+			err = n.restoreBooks(name, records[key])
+		default:
+			err = errors.New("a record that this build does not know")
 		}
-		p := new(peer)
-		if err := json.Unmarshal(records[key], p); err != nil {
+		if err != nil {
 			return fmt.Errorf("restore %s: %w", key, err)
 		}
-		if p.Key.String() != name {
-			return fmt.Errorf("restore %s: the record is of %s", key, p.Key)
+	}
+	return nil
+}
+
+func (n *Node) restorePeer(name string, record json.RawMessage) error {
+	p := new(peer)
+	if err := json.Unmarshal(record, p); err != nil {
+		return err
+	}
+	if p.Key.String() != name {
+		return fmt.Errorf("the record is of %s", p.Key)
+	}
+	n.peers[p.Key] = p
+	return nil
+}
+
+// restoreBooks takes up the accounts with a peer. What was counted last may be missing from them, so they are in doubt until the other end
+// has said what it has.
+func (n *Node) restoreBooks(name string, record json.RawMessage) error {
+	var b books
+	if err := json.Unmarshal(record, &b); err != nil {
+		return err
+	}
+	if b.Key.String() != name {
+		return fmt.Errorf("the record is of %s", b.Key)
+	}
+	p := n.peers[b.Key]
+	if p == nil {
+		return nil // accounts with nobody
+	}
+	p.Back, p.Used = b.Back, b.Used
+	for _, k := range b.Measured {
+		if k.Window.Epoch >= p.Settled { // a crash may fall between the two records
+			k.Doubt = true
+			p.Measured = append(p.Measured, k)
 		}
-		for _, b := range p.Measured {
-			b.Doubt = true
-		}
-		for _, b := range p.Used {
-			b.Doubt = !b.Settled
-		}
-		n.peers[p.Key] = p
+	}
+	for _, k := range p.Used {
+		k.Doubt = !k.Settled
 	}
 	return nil
 }
@@ -163,13 +200,23 @@ func (t *turn) tell(p *peer, what string, format string, args ...any) {
 	t.do(Tell{Peer: p.Key, What: what, Detail: fmt.Sprintf(format, args...)})
 }
 
-// save persists a peer. Lazy is for counters, which a crash of the machine may set back a little.
+// save persists a peer and the accounts with it. Records reach the disk in their order, so the second makes the first durable too.
 func (t *turn) save(p *peer, lazy bool) {
-	record, err := json.Marshal(p)
+	t.persist(peerKey+p.Key.String(), p, true)
+	t.account(p, lazy)
+}
+
+// account persists the accounts with a peer. Lazy is for counters, which a crash of the machine may set back a little.
+func (t *turn) account(p *peer, lazy bool) {
+	t.persist(booksKey+p.Key.String(), books{p.Key, p.Back, p.Measured, p.Used}, lazy)
+}
+
+func (t *turn) persist(key string, v any, lazy bool) {
+	record, err := json.Marshal(v)
 	if err != nil {
-		panic("mesh: a peer always encodes: " + err.Error())
+		panic("mesh: a record always encodes: " + err.Error())
 	}
-	t.do(Persist{Key: peerKey + p.Key.String(), Record: record, Lazy: lazy})
+	t.do(Persist{Key: key, Record: record, Lazy: lazy})
 }
 
 // newID draws the next message id: unpredictable to others as long as the seed is.

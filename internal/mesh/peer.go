@@ -8,7 +8,7 @@ import (
 	"fleetmesh.org/fleetmesh/spec"
 )
 
-// peer is everything a node keeps of another: one journal record.
+// peer is everything a node keeps of another: a journal record, and another for what changes with every message.
 type peer struct {
 	Key       nostr.PubKey
 	Stage     stage
@@ -23,10 +23,10 @@ type peer struct {
 	Stands ledger.Standing // the peer's, with us
 	Worst  spec.Severity   // of any window or finding so far
 
-	Measured []*book       `json:",omitempty"` // what the peer caused here, by window of Issued
-	Used     []*book       `json:",omitempty"` // what we caused there, by window of Held
+	Measured []*book       `json:"-"` // what the peer caused here, by window of Issued
+	Used     []*book       `json:"-"` // what we caused there, by window of Held
 	Settled  int64         // windows of Issued before this epoch are closed
-	Back     int64         `json:",omitempty"` // latest time at which the peer used our grant: an open claim of a window before it is overdue
+	Back     int64         `json:"-"` // latest time at which the peer used our grant: an open claim of a window before it is overdue
 	Known    nostr.ID      // newest grant of Issued that the peer showed to hold
 	KnownAt  int64         `json:",omitempty"` // when it did
 	Remedy   bool          `json:",omitempty"` // the grant in force is a remedy
@@ -50,6 +50,14 @@ type peer struct {
 	Issuing       bool       `json:"-"` // a grant is under way
 	RetryAt       int64      `json:"-"` // when what was not answered is said again, 0: nothing is
 	Tries         int        `json:"-"`
+}
+
+// books is that other record.
+type books struct {
+	Key      nostr.PubKey
+	Back     int64   `json:",omitempty"`
+	Measured []*book `json:",omitempty"`
+	Used     []*book `json:",omitempty"`
 }
 
 // limits are what a window of our grant is held to. A grant that was lowered without any fault, by disuse, binds from the first

@@ -80,8 +80,11 @@ func (t *turn) addPeer(in AddPeer) {
 	if in.Invitation != "" {
 		p.Invitation = in.Invitation
 	}
-	if in.Tier != "" {
+	if in.Tier != "" && in.Tier != p.Seed {
 		p.Seed = in.Tier
+		if p.Stands.Limits != nil && p.Stands.Tier != spec.TierRevoked { // a person may move any tier
+			p.Stands.Tier, p.Stands.Limits, p.Stands.ZeroUntil, p.Cause = in.Tier, ledger.Seeded(in.Tier), 0, spec.CauseOperator
+		}
 	}
 	p.Wants = in.Wants
 	if p.Stage == ended || p.Stage == refused {
@@ -91,6 +94,8 @@ func (t *turn) addPeer(in AddPeer) {
 	if p.Stage == known && p.Described {
 		t.propose(p)
 	}
+	t.refresh(p)
+	t.startIfActive(p)
 }
 
 // described takes note of a live descriptor, and proposes where the operator waits for it.
@@ -240,11 +245,19 @@ func (t *turn) refresh(p *peer) {
 	if g == nil || p.Issuing || p.Stage != active {
 		return
 	}
-	same := g.Tier == p.Stands.Tier && g.Limits.Equal(p.Stands.Limits.Clamp(p.Stands.Tier)) && g.Expiration-t.now > renewSeconds
+	same := g.Tier == p.Stands.Tier && slices.Equal(scopeLines(g.Scopes), scopeLines(t.scopes(p))) && g.Limits.Equal(p.Stands.Limits.Clamp(p.Stands.Tier)) && g.Expiration-t.now > renewSeconds
 	if same || p.Cause != spec.CauseRemedy && p.Known != g.ID {
 		return
 	}
 	t.write(p)
+}
+
+// scopeLines writes scopes so that they can be compared.
+func scopeLines(scopes []ledger.Scope) (lines []string) {
+	for _, s := range scopes {
+		lines = append(lines, string(s.Filter.AppendJSON([]byte(s.Direction+" "))))
+	}
+	return lines
 }
 
 // renewSeconds is how long before its end a grant is published anew.
@@ -257,6 +270,7 @@ func (t *turn) knows(p *peer, id nostr.ID) {
 		if p.Stage == active {
 			p.RetryAt = 0
 		}
+		t.persist(peerKey+p.Key.String(), p, true)
 	}
 }
 

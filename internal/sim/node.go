@@ -32,8 +32,8 @@ type node struct {
 	effects int
 	alarm   int64 // serial of the alarm that counts
 
-	disk   map[string][]byte         // journal: what survives everything
-	soft   []write                   // journal: what a machine crash may take
+	disk   map[string][]byte          // journal: what survives everything
+	soft   []write                    // journal: what a machine crash may take
 	grants map[nostr.ID]*ledger.Grant // published: durable
 
 	friends map[int]bool // peered with, descriptors known
@@ -41,8 +41,10 @@ type node struct {
 	syncs   map[string]*session
 	tops    map[int]int64 // events held of each node, which are numbered: durable
 	made    int64         // events of our own
+	vouched map[int]bool  // whose tier the operator has had its word on
 	strain  map[int]int64 // stress survived, by the peer that it came from
 	rogue   *rogue        // nil: honest
+	deep    int           // envelopes that came from too far
 }
 
 type write struct {

@@ -14,6 +14,7 @@ type session struct {
 	thread string
 	ours   bool
 	mode   string
+	cursor int64 // the first event to bring
 	pushed int64 // events to bring, still
 	pulled int64 // events to fetch, still
 	batch  int64 // the most in one deliver
@@ -21,7 +22,6 @@ type session struct {
 	window int64 // of the deliver in flight
 	have   int64
 	need   int64
-	hold   int64 // milliseconds that the session stays open with nothing to do
 	size   int64 // octets of an event pushed
 }
 
@@ -44,6 +44,10 @@ func (n *node) begin(eff mesh.StartSync) {
 }
 
 func (s *session) open() {
+	if s.n.w.still {
+		s.end("")
+		return
+	}
 	s.plan()
 	body, err := json.Marshal(mesh.OpenBody{Shard: "all", Filter: serveAll[0], Mode: s.mode, Neg: "61"})
 	if err != nil {
@@ -78,7 +82,7 @@ func (s *session) plan() {
 	n.made = max(n.made, n.w.nodes[s.peer.i].tops[n.i]) + s.pushed
 }
 
-// planFull uses up what the grant leaves of events and octets, half of it each way. The window's books are closed with one session.
+// planFull uses up what the grant leaves of events and octets, half of it each way.
 func (s *session) planFull() {
 	for _, p := range s.n.mesh.Peers(s.n.clock()) {
 		if p.Key != s.peer.key || p.Held == nil {
@@ -89,7 +93,6 @@ func (s *session) planFull() {
 		s.pushed, s.pulled, s.batch = events/2, events-events/2, max(events, 1)
 		s.size = max(1, (l[spec.LimitBytesIn]-used[spec.CounterBytesIn]-8*openOctets)/max(s.pushed, 1))
 	}
-	s.hold = (s.n.w.cfg.Seconds - 305) * 1000 // the next sync begins with the next window
 }
 
 // pullSize is the octets of an event that the peer serves: its own affair, told here so that a full load fills every limit.
@@ -155,9 +158,6 @@ func (n *node) serve(eff mesh.ServeSync) {
 	s := &session{n: n, peer: n.w.byKey[eff.Peer], thread: eff.Session, mode: eff.Open.Mode, size: n.w.dice.between(300, 3000)}
 	n.syncs[s.thread] = s
 	s.send(&frame{typ: spec.MsgSyncFrame, octets: smallFrame, body: json.RawMessage(`{"neg":"61"}`), at: n.tops[s.peer.i]})
-	if n.w.cfg.Load == Full {
-		s.listen(n.w.cfg.Seconds * 2000)
-	}
 }
 
 // take handles a message that mesh let through.
@@ -165,14 +165,15 @@ func (s *session) take(f *frame, window int64) {
 	s.beat++
 	switch f.typ {
 	case spec.MsgSyncFrame:
-		s.pushed = min(s.pushed, max(0, s.n.made-f.at)) // what the other end holds is not sent again
+		s.cursor = f.at // what the other end holds is not sent again
+		s.pushed = min(s.pushed, max(0, s.n.made-f.at))
 		s.next()
 	case spec.MsgSyncWant:
 		s.answer(f)
 	case spec.MsgSyncDeliver:
 		s.taken(f, window)
 	case spec.MsgSyncDelivered:
-		s.n.step(mesh.Fate{Peer: s.peer.key, Session: s.thread, Window: s.window, Stored: f.count - f.duplicate, Duplicate: f.duplicate})
+		s.n.step(mesh.Fate{Peer: s.peer.key, Session: s.thread, Window: s.window, Stored: f.avail - f.duplicate, Duplicate: f.duplicate})
 		s.next()
 	case spec.MsgSyncDone:
 		s.end("")
@@ -189,15 +190,6 @@ func (s *session) next() {
 		s.send(&frame{typ: spec.MsgSyncWant, octets: smallFrame, body: json.RawMessage(`{"ids":[]}`), avail: ask, at: s.n.tops[s.peer.i]})
 	case s.pushed > 0:
 		s.push()
-	case s.hold > 0:
-		life, hold := s.n.life, s.hold
-		s.hold = 0
-		s.beat++
-		s.n.w.after(hold, func() {
-			if s.n.life == life {
-				s.next()
-			}
-		})
 	default:
 		if s.send(&frame{typ: spec.MsgSyncDone, octets: smallFrame, body: json.RawMessage(`{"have":0,"need":0}`)}) {
 			s.end("")
@@ -209,9 +201,10 @@ func (s *session) next() {
 func (s *session) push() {
 	k := min(s.pushed, s.batch)
 	for ; k > 0; k /= 2 {
-		f := &frame{typ: spec.MsgSyncDeliver, octets: smallFrame + k*s.size, count: k, at: s.peer.tops[s.n.i], body: json.RawMessage(`{"count":1}`)}
+		f := &frame{typ: spec.MsgSyncDeliver, octets: smallFrame + k*s.size, count: k, at: s.cursor, body: json.RawMessage(`{"count":1}`)}
 		if s.send(f) {
 			s.pushed -= k
+			s.cursor += k
 			s.have += k
 			return
 		}
@@ -247,6 +240,9 @@ func (s *session) taken(f *frame, window int64) {
 	dup := min(max(0, held-f.at), f.count)
 	s.n.tops[s.peer.i] = max(held, f.at+f.count)
 	s.need += f.count - dup
+	if !s.ours {
+		s.n.w.watch.of(s.n.i, s.peer.i).Took += f.count - dup
+	}
 	life := s.n.life
 	s.n.step(mesh.Taken{Peer: s.peer.key, Session: s.thread, Window: window, Stored: f.count - dup, Duplicate: dup})
 	if s.n.life != life {

@@ -94,7 +94,7 @@ func (w *world) grantedCheck(n *node, g *ledger.Grant) {
 		}
 	}
 	if before := w.watch.granted[pair]; before != nil {
-		if rank(g.Tier) > rank(before.Tier) {
+		if rank(g.Tier) > rank(before.Tier) && (n.vouched[w.byKey[g.Subject].i] || g.Tier != n.seeds(w.byKey[g.Subject])) {
 			w.violate("no path raises a tier", "node %d raises %d from %s to %s", n.i, w.byKey[g.Subject].i, before.Tier, g.Tier)
 		}
 		if w.watch.faulted[pair] {
@@ -104,8 +104,11 @@ func (w *world) grantedCheck(n *node, g *ledger.Grant) {
 				}
 			}
 		}
-	} else if g.Tier != n.seeds(w.byKey[g.Subject]) {
+	} else if rank(g.Tier) > rank(n.seeds(w.byKey[g.Subject])) {
 		w.violate("no path raises a tier", "node %d begins with %d at %s", n.i, w.byKey[g.Subject].i, g.Tier)
+	}
+	if g.Tier == n.seeds(w.byKey[g.Subject]) {
+		n.vouched[w.byKey[g.Subject].i] = true // an operator's word counts once
 	}
 	w.watch.granted[pair], w.watch.faulted[pair] = g, false
 	v := w.watch.of(n.i, w.byKey[g.Subject].i)
@@ -139,7 +142,7 @@ func (w *world) receiptLeaves(n *node, to nostr.PubKey, r *ledger.Receipt) {
 			Last   *ledger.Receipt
 		}
 	}
-	if err := json.Unmarshal(n.disk["peer/"+to.String()], &record); err == nil {
+	if err := json.Unmarshal(n.disk["books/"+to.String()], &record); err == nil {
 		for _, b := range record.Used {
 			if b.Window.Epoch == r.Window && b.Last != nil && b.Last.Seq >= r.Seq && (b.Last.Seq > r.Seq || b.Last.Link() == link) {
 				return

@@ -103,6 +103,7 @@ type world struct {
 	links  map[[2]int]*link
 	parted map[[2]int]int
 	calm   bool // faults are over
+	still  bool // nothing more is moved
 
 	trace      hash.Hash
 	lines      []string
@@ -140,7 +141,7 @@ func (w *world) add() (*node, error) {
 		return nil, fmt.Errorf("make a node: %w", err)
 	}
 	n := &node{w: w, i: len(w.nodes), key: agent.PubKey(), agent: agent, off: w.dice.between(-w.cfg.Faults.SkewMS, w.cfg.Faults.SkewMS),
-		disk: map[string][]byte{}, grants: map[nostr.ID]*ledger.Grant{}, tops: map[int]int64{}, friends: map[int]bool{}, strain: map[int]int64{}}
+		disk: map[string][]byte{}, grants: map[nostr.ID]*ledger.Grant{}, tops: map[int]int64{}, friends: map[int]bool{}, vouched: map[int]bool{}, strain: map[int]int64{}}
 	n.cfg = mesh.Config{Self: n.key, Class: spec.ClassEdge, Digest: spec.DigestHex(), Enrolment: mesh.EnrolOpen, Window: w.cfg.Seconds,
 		Protocols: []string{spec.PIURIPeering, spec.PIURIBudget, spec.PIURISync}, Serve: serveAll, Ladder: w.cfg.Ladder}
 	w.nodes = append(w.nodes, n)
