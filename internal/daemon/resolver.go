@@ -156,6 +156,9 @@ func (n *node) document(ctx context.Context, did string, seek bool) (*identity.D
 
 // resolve is did.resolve.
 func (n *node) resolve(ctx context.Context, p DIDParams) (*identity.Document, error) {
+	if p.DID == "" || p.DID == identity.FormatDID(n.agent.PubKey()) {
+		_, _ = n.fed.get(ctx) // our own descriptor may still be in the making; without one the minimal document is the truth
+	}
 	return n.document(ctx, p.DID, true)
 }
 
