@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -43,8 +44,26 @@ type node struct {
 	dir string
 	url string
 	cmd *exec.Cmd
-	log *bytes.Buffer
+	log *logBuffer
 	end chan error
+}
+
+// logBuffer can be read while the node writes to it.
+type logBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 // newDir makes a directory whose control socket has a short path.
@@ -70,7 +89,7 @@ func up(t *testing.T, dir string, args ...string) *node {
 }
 
 func launch(dir string, args ...string) (*node, error) {
-	n := &node{dir: dir, log: new(bytes.Buffer), end: make(chan error, 1)}
+	n := &node{dir: dir, log: new(logBuffer), end: make(chan error, 1)}
 	n.cmd = exec.Command(binary, append([]string{"up", "--json", "--dir", dir, "--listen", "127.0.0.1:0"}, args...)...)
 	n.cmd.Stderr = n.log
 	out, err := n.cmd.StdoutPipe()
