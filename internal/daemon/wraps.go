@@ -2,7 +2,9 @@ package daemon
 
 import (
 	"context"
+	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"fleetmesh.org/fleetmesh/internal/gateway"
@@ -27,9 +29,42 @@ func newWraps(n *node, network *transport.Network) (*transport.GiftWrap, error) 
 		Connect: func(ctx context.Context, url string) (transport.Relay, error) {
 			return gateway.OpenMailbox(ctx, url, gateway.Options{Key: &key, Client: network.HTTPClient(), Log: n.log})
 		},
-		Foreign: func(what string) { n.log.Info("a gift wrap of another protocol under this node's key", "seems", what) },
+		Foreign: func(what string) {
+			if n.foreign.saw(what) {
+				n.log.Info("gift wraps of another protocol come under this node's key; they are counted in its status", "seems", what)
+			}
+		},
 		Dropped: func(nostr.PubKey) { n.log.Warn("a gift-wrapped frame found no reader and was let go") },
 	})
+}
+
+// foreignWraps counts gift wraps that are not ours, by what they seem to be (§ Control plane, Which gift wrap).
+type foreignWraps struct {
+	mu sync.Mutex
+	by map[string]int64
+}
+
+// maxForeignNames bounds what strangers can make us remember.
+const maxForeignNames = 64
+
+// saw counts one, and reports whether it is the first of its name.
+func (f *foreignWraps) saw(what string) (first bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.by == nil {
+		f.by = map[string]int64{}
+	}
+	if _, known := f.by[what]; !known && len(f.by) >= maxForeignNames {
+		what = "something else"
+	}
+	f.by[what]++
+	return f.by[what] == 1
+}
+
+func (f *foreignWraps) counts() map[string]int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.by)
 }
 
 // collectWraps listens wherever peers would leave a gift wrap for this node: at the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"fleetmesh.org/fleetmesh/internal/didcomm"
@@ -134,6 +135,18 @@ func (h *Host) introduced(a *arrival) {
 	}
 }
 
+// Hint names relays where a node's descriptor may be found.
+func (h *Host) Hint(peer nostr.PubKey, relays []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, r := range relays {
+		if !slices.Contains(h.hints[peer], r) {
+			h.hints[peer] = append(h.hints[peer], r)
+			delete(h.sought, peer) // there is somewhere new to look
+		}
+	}
+}
+
 // Pong is what a trust ping found out.
 type Pong struct {
 	Carrier   string              // scheme of the session that carried it; "mediator" where it went by way of one
@@ -147,7 +160,7 @@ type Pong struct {
 const answerTime = 10 * time.Second
 
 // Ping asks a node by trust-ping whether it is there: over the session that there is, or one that is opened for it. Where the open session
-// does not answer, it is closed and the ladder is climbed once.
+// does not answer, it is closed and the ladder is climbed once; so it is where the node turns out to have moved.
 func (h *Host) Ping(ctx context.Context, peer nostr.PubKey) (*Pong, error) {
 	pong := new(Pong)
 	if _, err := h.descriptor(ctx, peer, true); err != nil {
@@ -156,14 +169,17 @@ func (h *Host) Ping(ctx context.Context, peer nostr.PubKey) (*Pong, error) {
 	h.mu.Lock()
 	l := h.link(peer)
 	h.mu.Unlock()
-	for {
-		had := l.connected()
-		err := h.pingOnce(ctx, peer, pong, had)
-		if !had || err == nil || !errors.Is(err, errNoAnswer) {
-			return pong, err
-		}
+	had := l.connected()
+	err := h.pingOnce(ctx, peer, pong, had)
+	switch {
+	case err == nil:
+		return pong, nil
+	case had && errors.Is(err, errNoAnswer):
 		l.close()
+	case !h.seekAnew(ctx, peer): // it may have moved
+		return pong, err
 	}
+	return pong, h.pingOnce(ctx, peer, pong, l.connected())
 }
 
 func (h *Host) pingOnce(ctx context.Context, peer nostr.PubKey, pong *Pong, had bool) error {

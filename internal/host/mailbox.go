@@ -228,3 +228,6 @@ func (b *mailbox) deliver(envelope []byte) (safe bool) {
 	b.h.cfg.Log.Info("a delivered envelope cannot be used", "envelope", mediate.EnvelopeID(envelope), "set_aside", poison, "err", err)
 	return poison
 }
+
+// MyMediators are the mediators of this node, if it is a leaf.
+func (h *Host) MyMediators() []nostr.PubKey { return h.cfg.Mediators }
