@@ -27,11 +27,21 @@ type rig struct {
 	key   nostr.SecretKey
 	pub   nostr.PubKey
 	desc  *nostr.Event
+	cfg   Config
+	net   *transport.Memory
+	name  string
+	door  transport.Listener
 }
 
 func newRig(t *testing.T, net *transport.Memory, name string, secret byte, enrolment mesh.Enrolment, others func(nostr.PubKey) *nostr.Event) *rig {
 	t.Helper()
-	r := &rig{t: t, store: store.NewMemory(), key: nostr.SecretKey{31: secret}}
+	return newRigWith(t, net, name, secret, enrolment, others, nil)
+}
+
+// newRigWith lets a test change the configuration before the host is made.
+func newRigWith(t *testing.T, net *transport.Memory, name string, secret byte, enrolment mesh.Enrolment, others func(nostr.PubKey) *nostr.Event, change func(*Config)) *rig {
+	t.Helper()
+	r := &rig{t: t, store: store.NewMemory(), key: nostr.SecretKey{31: secret}, net: net, name: name}
 	r.pub = r.key.PubKey()
 	agent, err := identity.NewKeyAgent(r.key)
 	if err != nil {
@@ -61,15 +71,33 @@ func newRig(t *testing.T, net *transport.Memory, name string, secret byte, enrol
 		Transports: []transport.Transport{net}, Ours: []transport.Endpoint{{Scheme: "memory"}},
 		Mesh: mesh.Config{Self: r.pub, Class: spec.ClassEdge, Digest: spec.DigestHex(), Protocols: d.Protocols, Descriptor: r.desc.ID, Enrolment: enrolment, Window: 60, Serve: []json.RawMessage{json.RawMessage(`{}`)}},
 	}
-	if r.host, err = New(cfg); err != nil {
-		t.Fatal(err)
+	if change != nil {
+		change(&cfg)
 	}
-	l, err := net.Listen(context.Background(), transport.Endpoint{Scheme: "memory", Address: name})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.host.Start(l)
+	r.cfg = cfg
+	r.start()
 	return r
+}
+
+// start makes the host of what the directory holds, and runs it.
+func (r *rig) start() {
+	r.t.Helper()
+	var err error
+	if r.host, err = New(r.cfg); err != nil {
+		r.t.Fatal(err)
+	}
+	if r.door, err = r.net.Listen(context.Background(), transport.Endpoint{Scheme: "memory", Address: r.name}); err != nil {
+		r.t.Fatal(err)
+	}
+	r.host.Start(r.door)
+}
+
+// restart stops the host and makes another of its directory.
+func (r *rig) restart() {
+	r.t.Helper()
+	r.door.Close()
+	r.stop()
+	r.start()
 }
 
 func (r *rig) stop() {
