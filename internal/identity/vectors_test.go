@@ -198,6 +198,15 @@ var functions = map[string]vectors.Function{
 		}
 		return d, ""
 	},
+	"did-key": func(in json.RawMessage) (any, string) {
+		var s string
+		mustUnmarshal(in, &s)
+		m, err := ParseDIDKey(s)
+		if err != nil {
+			return nil, string(CodeOf(err))
+		}
+		return KeyDocument(m), ""
+	},
 	"derive": func(in json.RawMessage) (any, string) {
 		var v struct {
 			Node, Role string
@@ -483,6 +492,14 @@ func keyDrafts() []vectors.Draft {
 	add("did-peer", "4-changed", "The document is not the hash's.", BadPeerDID, p4[:len(p4)-1]+"1")
 	add("did-peer", "4-short", "A short form resolves only where the long one is known.", BadPeerDID, ShortDIDPeer4(p4))
 	add("did-peer", "2-purpose", "A purpose nobody defined.", BadPeerDID, "did:peer:2.X"+k.Transport.Public().Multikey())
+	agree := k.Agreement.Public()
+	wire := k.Transport.Public()
+	add("did-key", "agreement", "An X25519 key agrees and signs nothing.", "", FormatDIDKey(Multikey{X25519, agree[:]}))
+	add("did-key", "transport", "An Ed25519 key signs and agrees on nothing.", "", FormatDIDKey(Multikey{Ed25519, wire[:]}))
+	add("did-key", "base16", "The same key under the other multibase resolves to the one DID.", "", "did:key:"+wire.Multikey()+"#"+wire.Multikey())
+	add("did-key", "fragment", "A fragment that is another key.", BadDID, "did:key:"+wire.Multikey()+"#"+agree.Multikey())
+	add("did-key", "method", "Another method.", BadDID, FormatDID(k.Node.PubKey()))
+	add("did-key", "short", "A key of the wrong length.", BadMultikey, "did:key:"+wire.Multikey()[:20])
 	for _, role := range []Role{RoleAgreement, RoleTransport} {
 		for counter := range uint32(2) {
 			add("derive", fmt.Sprintf("%s-%d", role, counter), "HKDF at provisioning.", "",
