@@ -26,10 +26,8 @@ type peer struct {
 	Measured []*book       `json:"-"` // what the peer caused here, by window of Issued
 	Used     []*book       `json:"-"` // what we caused there, by window of Held
 	Settled  int64         // windows of Issued before this epoch are closed
-	Back     int64         `json:"-"` // latest time at which the peer used our grant: an open claim of a window before it is overdue
-	Known    nostr.ID      // newest grant of Issued that the peer showed to hold
-	KnownAt  int64         `json:",omitempty"` // when it did
-	Remedy   bool          `json:",omitempty"` // the grant in force is a remedy
+	Back     int64         `json:"-"`          // latest time at which the peer used our grant: an open claim of a window before it is overdue
+	Terms    []term        `json:",omitempty"` // of the grants of Issued, in their order
 	Cause    spec.Cause    `json:",omitempty"` // why the grant that is due amends
 	Reported []WindowClose `json:",omitempty"` // the last verdicts, newest last
 
@@ -48,6 +46,8 @@ type peer struct {
 	Protocols     []string   `json:"-"`
 	DigestDiffers bool       `json:"-"`
 	Issuing       bool       `json:"-"` // a grant is under way
+	Strays        int64      `json:"-"` // messages of no session in StrayWindow
+	StrayWindow   int64      `json:"-"`
 	RetryAt       int64      `json:"-"` // when what was not answered is said again, 0: nothing is
 	Tries         int        `json:"-"`
 }
@@ -60,16 +60,29 @@ type books struct {
 	Used     []*book `json:",omitempty"`
 }
 
+// term is what binds the peer to a grant of ours.
+type term struct {
+	Grant  nostr.ID
+	Remedy bool  `json:",omitempty"` // it follows a finding and binds at once
+	Known  int64 `json:",omitempty"` // when the peer showed that it holds it, 0: not yet
+}
+
+// knowsCurrent reports whether the peer showed that it holds the newest grant.
+func (p *peer) knowsCurrent() bool { return len(p.Terms) > 0 && p.Terms[0].Known > 0 }
+
 // limits are what a window of our grant is held to. A grant that was lowered without any fault, by disuse, binds from the first
-// window after the peer showed that it knows it; before that the more generous of the two counts.
+// window after the peer showed that it knows it; before that the more generous of it and the one before counts.
 func (p *peer) limits(w ledger.Window) ledger.Limits {
 	g := p.Issued.of(w.Start())
-	if len(p.Issued) < 2 || g != p.Issued[0] || p.Remedy || p.Known == g.ID && p.KnownAt+spec.C().Window.SkewSeconds <= w.Start() {
-		return g.Limits
-	}
-	out := g.Limits.Clone()
-	for n, v := range p.Issued[1].Limits {
-		out[n] = max(out[n], v)
+	out := g.Limits
+	for i := slices.Index(p.Issued, g); i+1 < len(p.Issued) && i < len(p.Terms); i++ {
+		if t := p.Terms[i]; t.Remedy || t.Known > 0 && t.Known+spec.C().Window.SkewSeconds <= w.Start() {
+			break
+		}
+		out = out.Clone()
+		for n, v := range p.Issued[i+1].Limits {
+			out[n] = max(out[n], v)
+		}
 	}
 	return out
 }
@@ -88,8 +101,8 @@ type WindowClose struct {
 // keptVerdicts is how many verdicts a peer's record remembers.
 const keptVerdicts = 48
 
-// grants are the grants of one direction, newest first: the one in force now and the one before it, under which an
-// older window may still be open.
+// grants are the grants of one direction, newest first: the one in force now and those before it, under which older
+// windows may still be open.
 type grants []*ledger.Grant
 
 func (g grants) current() *ledger.Grant {
@@ -101,12 +114,11 @@ func (g grants) current() *ledger.Grant {
 
 // push makes a grant the newest.
 func (g grants) push(n *ledger.Grant) grants {
-	out := grants{n}
-	if len(g) > 0 {
-		out = append(out, g[0])
-	}
-	return out
+	return append(grants{n}, g[:min(len(g), keptGrants-1)]...)
 }
+
+// keptGrants is how many grants of a direction are remembered. At the shortest window a grant binds three windows after it was made.
+const keptGrants = 6
 
 // of returns the grant that a window is accounted under: the newest that was made a skew or more before the window began, so
 // that the subject has had the time to learn of it; else the oldest. Limits change at a window's edge, and both ends compute

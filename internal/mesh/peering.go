@@ -246,7 +246,7 @@ func (t *turn) refresh(p *peer) {
 		return
 	}
 	same := g.Tier == p.Stands.Tier && slices.Equal(scopeLines(g.Scopes), scopeLines(t.scopes(p))) && g.Limits.Equal(p.Stands.Limits.Clamp(p.Stands.Tier)) && g.Expiration-t.now > renewSeconds
-	if same || p.Cause != spec.CauseRemedy && p.Known != g.ID {
+	if same || p.Cause != spec.CauseRemedy && !p.knowsCurrent() {
 		return
 	}
 	t.write(p)
@@ -265,12 +265,14 @@ const renewSeconds = 7 * 86400
 
 // knows notes that the peer holds a grant of ours.
 func (t *turn) knows(p *peer, id nostr.ID) {
-	if g := p.Issued.current(); g != nil && g.ID == id && p.Known != id {
-		p.Known, p.KnownAt = id, t.now
-		if p.Stage == active {
-			p.RetryAt = 0
-		}
-		t.persist(peerKey+p.Key.String(), p, true)
+	i := slices.IndexFunc(p.Terms, func(k term) bool { return k.Grant == id })
+	if i < 0 || p.Terms[i].Known > 0 {
+		return
+	}
+	p.Terms[i].Known = t.now
+	t.persist(peerKey+p.Key.String(), p, true)
+	if i == 0 && p.Stage == active {
+		p.RetryAt = 0
 	}
 }
 
@@ -283,7 +285,7 @@ func (t *turn) later(p *peer) {
 // repeat says again what the peer has not answered: a proposal, an acceptance, an amended grant.
 func (t *turn) repeat(p *peer) {
 	g := p.Issued.current()
-	waits := p.Stage == asked || p.Stage == granting || p.Stage == active && g != nil && p.Known != g.ID
+	waits := p.Stage == asked || p.Stage == granting || p.Stage == active && g != nil && !p.knowsCurrent()
 	if !waits {
 		p.RetryAt = 0
 		return
@@ -353,7 +355,8 @@ func (t *turn) grantIssued(in GrantIssued) {
 	p.Issued, p.Issuing = p.Issued.push(in.Grant), false
 	id := in.Grant.ID
 	cause := p.Cause
-	p.Cause, p.Remedy, p.Tries = "", cause == spec.CauseRemedy, 0
+	p.Cause, p.Tries = "", 0
+	p.Terms = append([]term{{Grant: id, Remedy: cause == spec.CauseRemedy}}, p.Terms[:min(len(p.Terms), keptGrants-1)]...)
 	if p.Stage == granting && len(p.Held) > 0 {
 		p.Stage = active
 	}
@@ -472,7 +475,7 @@ func (t *turn) ended(p *peer, in Received) {
 
 func (t *turn) finish(p *peer, reason string) {
 	p.Stage, p.Added = ended, false
-	p.Issued, p.Held = nil, nil
+	p.Issued, p.Held, p.Terms = nil, nil, nil
 	t.save(p, false)
 	t.tell(p, "ended", "%s", reason)
 }

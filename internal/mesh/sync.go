@@ -115,6 +115,10 @@ func (t *turn) underWay(p *peer) *session {
 
 // syncMessage meters a message of sync/1.0 or standing/1.0 and lets it through or not.
 func (t *turn) syncMessage(p *peer, in Received, m *spec.MessageSpec) {
+	if in.Type != spec.MsgSyncOpen && t.threads[in.Thread] == nil && m.Name != "query" {
+		t.stray(p, in)
+		return
+	}
 	window, code := t.meterIn(p, in, m)
 	if code != "" {
 		t.do(Withhold{Code: code})
@@ -131,6 +135,22 @@ func (t *turn) syncMessage(p *peer, in Received, m *spec.MessageSpec) {
 	}
 	t.do(Pass{Window: window})
 }
+
+// stray refuses a message of a session that is over, or that a restart forgot. It is not metered: nobody can tell any more who began the session
+// and whose grant it belongs to. A peer that keeps at it is at fault.
+func (t *turn) stray(p *peer, in Received) {
+	t.do(Withhold{Code: spec.CodeNotGranted})
+	w := ledger.WindowAt(t.now, t.cfg.Window)
+	if p.StrayWindow != w.Epoch {
+		p.StrayWindow, p.Strays = w.Epoch, 0
+	}
+	if p.Strays++; p.Strays > straysAllowed {
+		t.fault(p, in.Thread, spec.CodeNotGranted)
+	}
+}
+
+// straysAllowed is how many strays of a window are passed over: far more than an honest peer has on its way when a session ends.
+const straysAllowed = 64
 
 // opened accepts a session whose filter the grant's scope covers, or refuses it.
 func (t *turn) opened(p *peer, in Received) {

@@ -174,7 +174,9 @@ func (s *session) take(f *frame, window int64) {
 		s.taken(f, window)
 	case spec.MsgSyncDelivered:
 		s.n.step(mesh.Fate{Peer: s.peer.key, Session: s.thread, Window: s.window, Stored: f.avail - f.duplicate, Duplicate: f.duplicate})
-		s.next()
+		if s.ours {
+			s.next()
+		}
 	case spec.MsgSyncDone:
 		s.end("")
 	case spec.MsgSyncRefuse:

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"encoding/json"
+	"fmt"
 
 	"fleetmesh.org/fleetmesh/internal/ledger"
 	"fleetmesh.org/fleetmesh/internal/mesh"
@@ -74,7 +75,7 @@ func (w *world) told(n *node, t mesh.Tell) {
 		}
 		w.watch.faulted[[2]nostr.PubKey{n.key, subject.key}] = true
 		if n.rogue == nil && subject.rogue == nil {
-			w.violate("an honest node is never charged by an honest node", "node %d charges node %d with %s for window %d: %s", n.i, subject.i, t.Severity, t.Window, t.Detail)
+			w.violate("an honest node is never charged by an honest node", "node %d charges node %d with %s for window %d: %s%s", n.i, subject.i, t.Severity, t.Window, t.Detail, n.verdict(subject))
 		}
 	} else {
 		w.watch.faulted[[2]nostr.PubKey{n.key, subject.key}] = false
@@ -82,6 +83,17 @@ func (w *world) told(n *node, t mesh.Tell) {
 	if w.onClose != nil {
 		w.onClose(n, subject, t)
 	}
+}
+
+// verdict is the last verdict on a peer, for people.
+func (n *node) verdict(subject *node) string {
+	for _, p := range n.mesh.Peers(n.clock()) {
+		if p.Key == subject.key && len(p.Windows) > 0 {
+			v := p.Windows[len(p.Windows)-1]
+			return fmt.Sprintf("; measured %v, claimed %v", v.Measured, v.Claimed)
+		}
+	}
+	return ""
 }
 
 // grants holds what an honest node issues against what it issued before.
