@@ -316,6 +316,9 @@ func (h *Host) grant(e *nostr.Event) error {
 
 // take handles one opened message.
 func (h *Host) take(a *arrival) {
+	if h.observe != nil {
+		h.observe(a)
+	}
 	if h.takeStandard(a) {
 		return
 	}

@@ -72,8 +72,9 @@ type Host struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 
-	mediation *mediation // what we hold for leaves; nil: nothing
-	mailbox   *mailbox   // of a leaf; nil for others
+	observe   func(*arrival) // tests: sees every message that is taken; nil otherwise
+	mediation *mediation     // what we hold for leaves; nil: nothing
+	mailbox   *mailbox       // of a leaf; nil for others
 
 	mu       sync.Mutex // guards what follows; mesh takes one input at a time
 	node     *mesh.Node

@@ -35,11 +35,11 @@ type rig struct {
 
 func newRig(t *testing.T, net *transport.Memory, name string, secret byte, enrolment mesh.Enrolment, others func(nostr.PubKey) *nostr.Event) *rig {
 	t.Helper()
-	return newRigWith(t, net, name, secret, enrolment, others, nil)
+	return newRigWith(t, net, name, secret, enrolment, others, nil, nil)
 }
 
-// newRigWith lets a test change the configuration before the host is made.
-func newRigWith(t *testing.T, net *transport.Memory, name string, secret byte, enrolment mesh.Enrolment, others func(nostr.PubKey) *nostr.Event, change func(*Config)) *rig {
+// newRigWith lets a test change the descriptor and the configuration before the host is made.
+func newRigWith(t *testing.T, net *transport.Memory, name string, secret byte, enrolment mesh.Enrolment, others func(nostr.PubKey) *nostr.Event, describe func(*identity.Descriptor), change func(*Config)) *rig {
 	t.Helper()
 	r := &rig{t: t, store: store.NewMemory(), key: nostr.SecretKey{31: secret}, net: net, name: name}
 	r.pub = r.key.PubKey()
@@ -54,8 +54,11 @@ func newRigWith(t *testing.T, net *transport.Memory, name string, secret byte, e
 	now := time.Now().Unix()
 	d := identity.Descriptor{Subject: r.pub, CreatedAt: now, Class: spec.ClassEdge, Protocol: spec.C().Protocol.Name, Digest: spec.DigestHex(),
 		Agreement: []identity.BoundKey{{Key: identity.AgreementKey(agreement.PublicKey().Bytes())}}, Transport: []identity.TransportKey{identity.TransportSecret{secret}.Public()},
-		Endpoints: []identity.Endpoint{{Scheme: "memory", Address: name, Preference: 10}},
+		Endpoints: []identity.Endpoint{{Scheme: net.Scheme(), Address: name, Preference: 10}},
 		Protocols: []string{spec.PIURIPeering, spec.PIURIBudget, spec.PIURISync}, Expiration: now + 86400}
+	if describe != nil {
+		describe(&d)
+	}
 	r.desc = d.Event()
 	if err := identity.SignEvent(agent, r.desc); err != nil {
 		t.Fatal(err)
@@ -68,8 +71,8 @@ func newRigWith(t *testing.T, net *transport.Memory, name string, secret byte, e
 		Take: take, Publish: func(ctx context.Context, e *nostr.Event) error { _, err := take(ctx, []*nostr.Event{e}); return err },
 		Find:       func(_ context.Context, k nostr.PubKey, _ []string) (*nostr.Event, error) { return others(k), nil },
 		Descriptor: func() *nostr.Event { return r.desc },
-		Transports: []transport.Transport{net}, Ours: []transport.Endpoint{{Scheme: "memory"}},
-		Mesh: mesh.Config{Self: r.pub, Class: spec.ClassEdge, Digest: spec.DigestHex(), Protocols: d.Protocols, Descriptor: r.desc.ID, Enrolment: enrolment, Window: 60, Serve: []json.RawMessage{json.RawMessage(`{}`)}},
+		Transports: []transport.Transport{net}, Ours: []transport.Endpoint{{Scheme: net.Scheme()}},
+		Mesh: mesh.Config{Self: r.pub, Class: d.Class, Digest: spec.DigestHex(), Protocols: d.Protocols, Descriptor: r.desc.ID, Enrolment: enrolment, Window: 60, Serve: []json.RawMessage{json.RawMessage(`{}`)}},
 	}
 	if change != nil {
 		change(&cfg)
@@ -86,7 +89,7 @@ func (r *rig) start() {
 	if r.host, err = New(r.cfg); err != nil {
 		r.t.Fatal(err)
 	}
-	if r.door, err = r.net.Listen(context.Background(), transport.Endpoint{Scheme: "memory", Address: r.name}); err != nil {
+	if r.door, err = r.net.Listen(context.Background(), transport.Endpoint{Scheme: r.net.Scheme(), Address: r.name}); err != nil {
 		r.t.Fatal(err)
 	}
 	r.host.Start(r.door)

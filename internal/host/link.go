@@ -336,7 +336,7 @@ func (l *link) open(ctx context.Context, without string) (s transport.Stream, fr
 	if s != nil {
 		return s, false, nil
 	}
-	d, err := l.h.descriptor(ctx, l.peer, false)
+	d, err := l.descriptor(ctx)
 	if err != nil {
 		return nil, false, err
 	}
@@ -362,6 +362,14 @@ func (l *link) open(ctx context.Context, without string) (s transport.Stream, fr
 	}
 	l.h.work.Go(func() { l.h.read(s, l) })
 	return s, true, nil
+}
+
+// descriptor returns the peer's. That of a node to which a client of ours sends is looked for: nothing brings it here.
+func (l *link) descriptor(ctx context.Context) (*identity.Descriptor, error) {
+	if l.relay {
+		return l.h.descriptorFrom(ctx, l.peer, l.peer)
+	}
+	return l.h.descriptor(ctx, l.peer, false)
 }
 
 // permitted asks mesh whether the budget allows one more session with the peer.

@@ -65,7 +65,7 @@ func fleet(t *testing.T, net *transport.Memory, n int, change func(i int, c *Con
 	}
 	rigs := make([]*rig, n)
 	for i := range rigs {
-		r := newRigWith(t, net, string(rune('A'+i/26))+string(rune('a'+i%26)), byte(i+1), mesh.EnrolClosed, find, func(c *Config) {
+		r := newRigWith(t, net, string(rune('A'+i/26))+string(rune('a'+i%26)), byte(i+1), mesh.EnrolClosed, find, nil, func(c *Config) {
 			if change != nil {
 				change(i, c)
 			}

@@ -91,6 +91,9 @@ func (m *mediation) run() {
 			if err := m.commit(m.state.Expire(now), false); err != nil {
 				m.h.cfg.Log.Warn("mediation: drop what is too old", "err", err)
 			}
+			for _, did := range m.state.Live() { // what was handed out and not acknowledged, its lease being over
+				m.push(did)
+			}
 			m.mu.Unlock()
 		case <-m.h.ctx.Done():
 			return
@@ -220,10 +223,11 @@ func (h *Host) parted(peer nostr.PubKey) {
 // takeMediation answers a client's message.
 func (h *Host) takeMediation(a *arrival) {
 	m := h.mediation
-	if m == nil || a.anonymous {
-		if m == nil {
-			h.unsupported(a)
-		}
+	switch {
+	case a.anonymous, m == nil && h.mailbox != nil && h.mailbox.gone[a.from] != nil:
+		return // nobody's, or an answer of our mediator's that nobody waits for, such as the status after an acknowledgement
+	case m == nil:
+		h.unsupported(a)
 		return
 	}
 	did := identity.FormatDID(a.from)
@@ -247,6 +251,11 @@ func (h *Host) takeMediation(a *arrival) {
 	sync := a.m.Type == didcomm.TypeMediateRequest || a.m.Type == didcomm.TypeKeylistUpdate
 	if err := m.commit(r.Records, sync); err != nil {
 		return // not answered: the client asks again
+	}
+	for _, rec := range r.Records {
+		if rec.Op == mediate.OpRegister {
+			h.cfg.Log.Info("mediation: a client is registered", "client", a.from.String()[:12])
+		}
 	}
 	m.answer(did, r.Message)
 	m.push(did)

@@ -35,6 +35,16 @@ func (m *Mediator) Waiting(clientDID string) (waiting, aside int) {
 // Registered reports whether a DID is a client.
 func (m *Mediator) Registered(clientDID string) bool { return m.clients[clientDID] != nil }
 
+// Live are the clients that want what comes at once, in a fixed order.
+func (m *Mediator) Live() (clients []string) {
+	for _, name := range m.names() {
+		if m.clients[name].live {
+			clients = append(clients, name)
+		}
+	}
+	return clients
+}
+
 // Queued is what became of a forward.
 type Queued struct {
 	Client  string // whom it is for
