@@ -22,20 +22,27 @@ func (r *run) idle() error {
 			r.note("idle    %s has no --pid: its memory is not measured", r.targets[i].name)
 		}
 	}
+	first := map[string]usage{} // of each target, before its first round: later rounds find memory that was taken before
 	return r.cell("idle", name, min(r.cmd.Rounds, maxIdleRounds), func(t *target, round int, s *sample) error {
-		return r.idleOnce(t, round, s)
+		if t.pid != 0 && round == 0 {
+			u, err := processUsage(t.pid)
+			if err != nil {
+				return err
+			}
+			first[t.name] = u
+		}
+		return r.idleOnce(t, first[t.name], round, s)
 	})
 }
 
-func (r *run) idleOnce(t *target, round int, s *sample) error {
-	var before, during, after usage
+func (r *run) idleOnce(t *target, before usage, round int, s *sample) error {
+	var during, after usage
 	var err error
 	read := func(u *usage) {
 		if err == nil && t.pid != 0 {
 			*u, err = processUsage(t.pid)
 		}
 	}
-	read(&before)
 	began := time.Now()
 	conns := make([]*conn, 0, r.cmd.Idle)
 	defer func() {

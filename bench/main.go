@@ -15,7 +15,7 @@ import (
 
 type cli struct {
 	Verify verifyCmd `cmd:"" help:"Measure the signature verifier beside others: CPU nanoseconds a signature."`
-	Relay  relayCmd  `cmd:"" help:"Measure relays by their address: ingest, query, fanout, idle, neg."`
+	Relay  relayCmd  `cmd:"" help:"Measure relays by their address: idle, ingest, query, fanout, neg."`
 	Corpus corpusCmd `cmd:"" help:"Write the corpus as JSONL."`
 }
 

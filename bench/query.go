@@ -23,7 +23,9 @@ var queryClasses = []struct {
 		var f nostr.Filter
 		for range 10 {
 			e, _ := c.draft(r.IntN(n))
-			f.IDs = append(f.IDs, e.ComputeID())
+			if id := e.ComputeID(); !slices.Contains(f.IDs, id) {
+				f.IDs = append(f.IDs, id)
+			}
 		}
 		return f
 	}},

@@ -17,11 +17,11 @@ type relayCmd struct {
 	PID    []string `help:"The process of a target, for its CPU and memory: NAME=PID. Same machine, same user." name:"pid" sep:"none" placeholder:"NAME=PID"`
 	Dir    []string `help:"The store of a target, for its octets on disk: NAME=PATH." sep:"none" placeholder:"NAME=PATH"`
 
-	Phases []string `help:"Which to run, of ${phases}." default:"${phases}"`
+	Phases []string `help:"Which to run. Without ingest the corpus is published unmeasured." default:"${phases}"`
 	Rounds int      `help:"Rounds of each cell; medians are over them." default:"5"`
 	Events int      `help:"Size of the corpus, which a relay holds after ingest." default:"20000"`
 	Ingest int      `help:"How many of these events ingest measures; the others are loaded beside it. 0: half of them." default:"0"`
-	Loaded bool     `help:"The targets hold the whole corpus already: publish nothing of it. Implied without ingest in --phases if --no-load is given." name:"no-load"`
+	Loaded bool     `help:"The targets hold the whole corpus already: publish nothing of it." name:"no-load"`
 	Seed   uint64   `help:"What the corpus is made from." default:"1"`
 	Cache  string   `help:"Where the made corpus is kept; default: the system's temporary directory."`
 
@@ -37,7 +37,7 @@ type relayCmd struct {
 }
 
 // phaseNames are the phases in the order in which they run.
-var phaseNames = []string{"ingest", "query", "fanout", "idle", "neg"}
+var phaseNames = []string{"idle", "ingest", "query", "fanout", "neg"}
 
 // target is a relay under measurement.
 type target struct {
@@ -137,13 +137,18 @@ func (r *run) phases() error {
 	}
 	r.report.Events, r.report.EventBytes = len(r.items), meanSize(r.items)
 	has := func(p string) bool { return slices.Contains(r.cmd.Phases, p) }
+	if has("idle") { // first, while the processes are as small as they will be
+		if err := r.idle(); err != nil {
+			return fmt.Errorf("idle: %w", err)
+		}
+	}
 	if err := r.fill(has("ingest")); err != nil {
 		return err
 	}
 	for _, p := range []struct {
 		name string
 		do   func() error
-	}{{"query", r.query}, {"fanout", r.fanout}, {"idle", r.idle}, {"neg", r.neg}} {
+	}{{"query", r.query}, {"fanout", r.fanout}, {"neg", r.neg}} {
 		if !has(p.name) {
 			continue
 		}
