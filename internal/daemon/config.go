@@ -67,6 +67,9 @@ type ShardSpec struct {
 
 // filter is the shard's filter as NIP-01 writes it.
 func (s *ShardSpec) filter() (nostr.Filter, error) {
+	if s.Filter == nil {
+		return nostr.Filter{}, errors.New("the filter is missing; {} takes everything")
+	}
 	text, err := json.Marshal(s.Filter)
 	if err != nil {
 		return nostr.Filter{}, err

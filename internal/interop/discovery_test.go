@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -312,4 +313,41 @@ func TestKeyRotationOverlaps(t *testing.T) {
 	})
 	mustRun(t, "", "--dir", a.dir, "peer", "end", "--reason", "sealed with the new key", didB)
 	until(t, "a message with the new key is opened", time.Minute, func() bool { return b.stage(t, didA) == "ended" })
+}
+
+// TestFindEachOtherThroughAForeignRelay is TestFindEachOtherThroughOneRelay with a relay that is none of ours and knows nothing of the mesh.
+func TestFindEachOtherThroughAForeignRelay(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the foreign relay has to be built")
+	}
+	findThrough(t, khatru(t))
+}
+
+// khatru runs the relay of bench/khatru.
+func khatru(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "khatru")
+	build := exec.Command("go", "build", "-o", program, ".")
+	build.Dir = filepath.Join("..", "..", "bench", "khatru")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build khatru: %v\n%s", err, out)
+	}
+	cmd := exec.Command(program, "-store", "slice", "-dir", t.TempDir())
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it may have ended by itself
+		_ = cmd.Wait()
+	})
+	var ready struct{ Relay string }
+	if err := json.NewDecoder(out).Decode(&ready); err != nil || ready.Relay == "" {
+		t.Fatalf("khatru does not say where it serves: %v", err)
+	}
+	return ready.Relay
 }
