@@ -208,7 +208,7 @@ func (t *turn) save(p *peer, lazy bool) {
 
 // account persists the accounts with a peer. Lazy is for counters, which a crash of the machine may set back a little.
 func (t *turn) account(p *peer, lazy bool) {
-	t.persist(booksKey+p.Key.String(), books{p.Key, p.Back, p.Measured, p.Used}, lazy)
+	t.do(Persist{Key: booksKey + p.Key.String(), Record: books{p.Key, p.Back, p.Measured, p.Used}.encode(), Lazy: lazy})
 }
 
 func (t *turn) persist(key string, v any, lazy bool) {

@@ -161,8 +161,10 @@ type book struct {
 	Closed   bool            `json:",omitempty"` // the last receipt was sent as the window's close
 	Signing  bool            `json:"-"`          // a receipt is being signed
 	Doubt    bool            `json:"-"`          // taken up from the journal: what was counted last may be missing
-	AskAt    int64           `json:"-"`          // when the last receipt is sent again
-	Asks     int             `json:"-"`
+	lastText []byte          // the receipt textOf as it travels
+	textOf   *ledger.Receipt
+	AskAt    int64 `json:"-"` // when the last receipt is sent again
+	Asks     int   `json:"-"`
 }
 
 // spent is what may have been used: what is known and what is in doubt.
