@@ -15,6 +15,10 @@ type Verifier interface {
 // some megabytes. It works on the caller's goroutine.
 func NewVerifier() Verifier { return &groupVerifier{schnorr.NewVerifier(0)} }
 
+// VerifyPath names the code that verifies signatures on this processor, as
+// schnorr.Path does.
+func VerifyPath() string { return schnorr.Path() }
+
 type groupVerifier struct{ schnorr *schnorr.Verifier }
 
 // verifyGroup is how many events are handed on at once, so that the lists for

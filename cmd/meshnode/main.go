@@ -31,6 +31,7 @@ type cli struct {
 	Stop     stopCmd     `cmd:"" help:"Stop the running node; it says goodbye to its peers first." group:"node"`
 	Digest   digestCmd   `cmd:"" help:"The digest of the protocol's schema that this build speaks: 64 hex digits." group:"node"`
 	Selftest selftestCmd `cmd:"" help:"Probe every NIP that a relay advertises, over its socket." group:"node"`
+	Bench    benchCmd    `cmd:"" help:"Measure this machine: bench verify." group:"node"`
 	Version  versionCmd  `cmd:"" help:"The version of this build." group:"node"`
 
 	Import importCmd `cmd:"" help:"Take events from a JSONL file or stdin (as strfry export writes them)." group:"events"`
