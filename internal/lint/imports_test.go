@@ -50,13 +50,17 @@ var table = []struct {
 	// 4 Services: goroutines, contexts, logs.
 	{"relay", "nostr nostr/negentropy spec strain store policy", false},
 	{"relay/relaytest", "nostr nostr/negentropy spec store policy relay", false},
+	{"blossom", "nostr spec policy", false},
 	{"gateway", "nostr nostr/negentropy spec store policy", false},
 	{"selftest", "nostr nostr/negentropy spec gateway", false},
 	{"host", "nostr nostr/negentropy spec didcomm didcomm/mediate identity ledger strain mesh store transport", false},
 	// 5 Operation.
 	{"control", "spec ledger", false},
+	{"manifest", "nostr spec control", false},
+	{"manifest/export", "spec manifest", false},
 	{"daemon", "*", false},
 	{"cmd/meshnode", "nostr spec identity ledger control gateway selftest daemon", false},
+	{"cmd/meshctl", "spec control manifest manifest/export", false},
 }
 
 // outside lists packages that hold tests or helpers for tests only; nothing that ships may import them.
