@@ -177,6 +177,9 @@ func (c *corpus) load(ctx context.Context, dir string, n int) ([]item, error) {
 	if dir == "" {
 		dir = os.TempDir()
 	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make the corpus: %w", err)
+	}
 	path := filepath.Join(dir, fmt.Sprintf("fleetmesh-bench-v%d-seed%d.jsonl", corpusVersion, c.seed))
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {

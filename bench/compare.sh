@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Builds meshnode, khatru and bench, serves both relays on this machine with fresh stores, and measures them against each
+# other. All arguments go to `bench relay`. STORE=lmdb|bolt|slice chooses khatru's store, TAGS=libsecp256k1 its verifier (both
+# lmdb and libsecp256k1 want a C compiler). Example: bench/compare.sh --events 40000 --json >result.json
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+work=$(mktemp -d)
+pids=()
+finish() {
+  for p in "${pids[@]}"; do kill "$p" 2>/dev/null || true; done
+  wait || true
+  rm -rf "$work"
+}
+trap finish EXIT
+
+(cd "$here/.." && CGO_ENABLED=0 go build -trimpath -o "$work/meshnode" ./cmd/meshnode && CGO_ENABLED=0 go build -o "$work/bench" ./bench)
+(cd "$here/khatru" && go build -tags "${TAGS:-}" -o "$work/khatru" .)
+
+"$work/meshnode" --dir "$work/m" init >/dev/null
+# One operator measures: the rates meant for strangers are off.
+sed -i '0,/^  relay:$/s//  relay:\n    limits: {eventsPerSecond: -1, requestsPerSecond: -1, bytesPerSecond: -1, connectionsPerIp: -1}/' "$work/m/node.yaml"
+"$work/meshnode" up --json --dir "$work/m" --listen 127.0.0.1:0 >"$work/m.out" 2>"$work/m.err" &
+pids+=($!)
+"$work/khatru" --dir "$work/k" ${STORE:+--store "$STORE"} >"$work/k.out" 2>"$work/k.err" &
+pids+=($!)
+url() {
+  for _ in $(seq 100); do
+    if u=$(grep -o 'ws://[^"]*' "$work/$1.out" | head -1) && [ -n "$u" ]; then echo "$u"; return; fi
+    sleep 0.1
+  done
+  cat "$work/$1.err" >&2
+  return 1
+}
+m=$(url m) k=$(url k)
+"$work/bench" relay --target meshnode="$m" --target khatru="$k" --pid meshnode="${pids[0]}" --pid khatru="${pids[1]}" \
+  --dir meshnode="$work/m/store" --dir khatru="$work/k" "$@"
