@@ -137,7 +137,9 @@ func (n *node) doctor(ctx context.Context, p PingParams) (Doctor, error) {
 		keys = append(keys, key)
 	} else {
 		for _, peer := range h.Peers() {
-			keys = append(keys, peer.Key)
+			if peer.Stage != "ended" && (peer.Stage != "known" || len(peer.Wants) > 0) {
+				keys = append(keys, peer.Key)
+			}
 		}
 		keys = append(keys, h.MyMediators()...)
 	}

@@ -81,9 +81,10 @@ type Host struct {
 	journal  *Journal
 	replay   *didcomm.Replay
 	links    map[nostr.PubKey]*link
-	relays   map[nostr.PubKey]*link     // of what clients of our mediation send out
-	waiting  map[string]json.RawMessage // durable messages that were found in the journal and are not queued yet
-	asked    map[string]question        // by thread: who waits for an answer
+	relays   map[nostr.PubKey]*link              // of what clients of our mediation send out
+	waiting  map[string]json.RawMessage          // durable messages that were found in the journal and are not queued yet
+	ways     map[nostr.PubKey]transport.Endpoint // that carried the last session with a peer
+	asked    map[string]question                 // by thread: who waits for an answer
 	sessions map[string]*session
 	peers    map[nostr.PubKey]*identity.Descriptor
 	hints    map[nostr.PubKey][]string
@@ -148,7 +149,7 @@ func (h *Host) restore() error {
 	}
 	h.node = mesh.New(h.cfg.Mesh)
 	records := j.Records()
-	h.waiting = takeOut(records)
+	h.waiting, h.ways = takeOut(records), takeWays(records)
 	if err := h.node.Restore(records); err != nil {
 		return err
 	}

@@ -28,11 +28,13 @@ type link struct {
 	queue  []*outgoing
 	stream transport.Stream
 	proven bool               // the stream proved to be the peer's
+	since  time.Time          // when it was adopted
 	ours   bool               // we dialled it
 	last   transport.Endpoint // that carried the last session
 	climb  []transport.Attempt
 	idle   chan struct{} // closed while nothing is queued
 	routes map[nostr.PubKey]*route
+	idler  bool // run has ended for want of work; the next message starts it again
 	relay  bool // carries what clients of our mediation send out: the peer is no partner in a session
 }
 
@@ -52,6 +54,8 @@ type outgoing struct {
 const (
 	maxQueued   = 4096
 	sendTimeout = 30 * time.Second
+	idleLife    = 15 * time.Minute // of a link without stream and work: strangers come and go
+	proofTime   = 30 * time.Second // within which a stream proves to be the peer's, or is used no more while there is another way
 	minBackoff  = time.Second
 	maxBackoff  = 2 * time.Minute
 )
@@ -67,7 +71,7 @@ func (h *Host) link(peer nostr.PubKey) *link {
 }
 
 func (h *Host) newLink(peer nostr.PubKey) *link {
-	l := &link{h: h, peer: peer, wake: make(chan struct{}, 1), kick: make(chan struct{}, 1), idle: make(chan struct{}), routes: map[nostr.PubKey]*route{}}
+	l := &link{h: h, peer: peer, last: h.ways[peer], wake: make(chan struct{}, 1), kick: make(chan struct{}, 1), idle: make(chan struct{}), routes: map[nostr.PubKey]*route{}}
 	close(l.idle)
 	h.work.Go(l.run)
 	return l
@@ -91,6 +95,10 @@ func (l *link) push(o *outgoing) {
 func (l *link) put(o *outgoing, first bool) (lost *outgoing) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.idler {
+		l.idler = false
+		l.h.work.Go(l.run)
+	}
 	if len(l.queue) == 0 {
 		l.idle = make(chan struct{})
 	}
@@ -169,13 +177,20 @@ func (l *link) run() {
 	for {
 		o := l.head()
 		if o == nil {
+			rest := time.NewTimer(idleLife)
 			select {
 			case <-l.wake:
-				continue
+			case <-rest.C:
+				if l.retire() {
+					return
+				}
 			case <-l.h.ctx.Done():
+				rest.Stop()
 				l.close()
 				return
 			}
+			rest.Stop()
+			continue
 		}
 		err := errOutdated
 		if o.until == 0 || time.Now().Unix() < o.until {
@@ -210,6 +225,29 @@ func (l *link) run() {
 		pause.Stop()
 		backoff = min(2*backoff, maxBackoff)
 	}
+}
+
+// retire ends a link that nothing is connected with and nothing waits in. Whoever still holds it starts it again with the next message.
+func (l *link) retire() bool {
+	l.h.mu.Lock()
+	defer l.h.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.queue) > 0 || l.stream != nil {
+		return false
+	}
+	for _, r := range l.routes {
+		if r.stream != nil {
+			return false
+		}
+	}
+	l.idler = true
+	for _, m := range []map[nostr.PubKey]*link{l.h.links, l.h.relays} {
+		if m[l.peer] == l {
+			delete(m, l.peer)
+		}
+	}
+	return true
 }
 
 // What no later attempt will change.
@@ -332,10 +370,19 @@ func (l *link) traced(o *outgoing, fresh bool, err error) error {
 func (l *link) open(ctx context.Context, without string) (s transport.Stream, fresh bool, err error) {
 	l.mu.Lock()
 	s, last := l.stream, l.last
+	doubtful := !l.proven && time.Since(l.since) > proofTime // somebody who only said that he is the peer must not keep us from it
 	l.mu.Unlock()
-	if s != nil {
+	if s != nil && !doubtful {
 		return s, false, nil
 	}
+	if climbed, fresh, err := l.dial(ctx, last, without); err == nil || s == nil {
+		return climbed, fresh, err
+	}
+	return s, false, nil
+}
+
+// dial climbs the ladder.
+func (l *link) dial(ctx context.Context, last transport.Endpoint, without string) (s transport.Stream, fresh bool, err error) {
 	d, err := l.descriptor(ctx)
 	if err != nil {
 		return nil, false, err
@@ -353,9 +400,7 @@ func (l *link) open(ctx context.Context, without string) (s transport.Stream, fr
 	if err != nil {
 		return nil, false, err
 	}
-	l.mu.Lock()
-	l.last = attempts[len(attempts)-1].Rung.Endpoint
-	l.mu.Unlock()
+	l.remember(attempts[len(attempts)-1].Rung.Endpoint)
 	if kept := l.adopt(s, true, true); kept != s { // the peer was faster
 		s.Close()
 		return kept, false, nil
@@ -404,7 +449,7 @@ func (l *link) adopt(s transport.Stream, proven, ours bool) transport.Stream {
 		l.mu.Unlock()
 		return s
 	case old == nil, proven && !l.proven, proven && !ours && !l.ours, proven && l.ours && !ours && bytes.Compare(l.peer[:], l.h.selfKey[:]) < 0:
-		l.stream, l.proven, l.ours = s, proven, ours
+		l.stream, l.proven, l.ours, l.since = s, proven, ours, time.Now()
 	}
 	kept := l.stream
 	l.mu.Unlock()

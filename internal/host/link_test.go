@@ -316,16 +316,23 @@ func TestDurableMessagesSurviveARestart(t *testing.T) {
 			}
 		}
 		<-time.After(30 * time.Second)
-		net.Cut("Ab", transport.BlackHole)
 		a.host.mu.Lock()
 		l := a.host.links[b.pub]
 		a.host.mu.Unlock()
+		l.close()
+		if _, err := a.host.Ping(t.Context(), b.pub); err != nil {
+			t.Fatal(err)
+		}
+		net.Cut("Ab", transport.BlackHole)
 		l.close()
 		a.host.EndPeer(b.pub, "moving")
 		if keys := outKeys(t, a.host); len(keys) == 0 {
 			t.Fatal("nothing durable is in the journal")
 		}
 		a.restart()
+		if way := a.host.ways[b.pub]; way.Address != "Ab" {
+			t.Errorf("the rung that held last is remembered as %+v", way)
+		}
 		net.Cut("Ab", nil)
 		<-time.After(5 * time.Minute)
 		if p := b.host.Peers()[0]; p.Stage != "ended" {

@@ -5,12 +5,14 @@ import (
 	"context"
 	"crypto/ecdh"
 	"crypto/rand"
+	"encoding/json"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	mathrand "math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -336,4 +338,66 @@ func TestMediationLogFailsBothWays(t *testing.T) {
 			e.stop()
 		})
 	}
+}
+
+// TestALeafFederates peers a leaf with a node: grants, a shard in envelopes both ways, receipts and a clean window cross the mediators.
+func TestALeafFederates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEstuary(t)
+		<-time.After(10 * time.Second)
+		e.sender.put(60, "of the node ")
+		e.leaf.put(90, "of the leaf ")
+		want := []mesh.Want{{Shard: "notes", Filter: json.RawMessage(`{"kinds":[1]}`), Mode: mesh.ModeBoth}}
+		for _, p := range []struct{ r, other *rig }{{e.leaf, e.sender}, {e.sender, e.leaf}} {
+			if err := p.r.host.AddPeer(t.Context(), p.other.pub, spec.TierMember, want, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		<-time.After(4 * time.Minute)
+		if e.sender.print() != e.leaf.print() {
+			e.sender.dump(t)
+			e.leaf.dump(t)
+			t.Error("the shards differ")
+		}
+		for r, other := range map[*rig]*rig{e.sender: e.leaf, e.leaf: e.sender} {
+			list := r.host.Peers()
+			p := list[slices.IndexFunc(list, func(p mesh.Peer) bool { return p.Key == other.pub })]
+			if p.Stage != "active" || p.Worst != "S0" || p.Clean == 0 || len(p.Windows) == 0 || p.Windows[0].Receipts == 0 {
+				r.dump(t)
+				t.Errorf("peering %+v", p)
+			}
+		}
+		e.stop()
+	})
+}
+
+// TestLinksOfStrangersRetire lets many strangers knock once, and wants nothing of them left after a while, and a link that retired to work again.
+func TestLinksOfStrangersRetire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := transport.NewMemory("memory")
+		rigs := fleet(t, net, 12, nil)
+		a := rigs[0]
+		for _, r := range rigs[1:] {
+			if _, err := r.host.Ping(t.Context(), a.pub); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, r := range rigs[2:] {
+			r.stop()
+		}
+		<-time.After(2 * idleLife)
+		a.host.mu.Lock()
+		if n := len(a.host.links); n != 1 {
+			t.Errorf("%d links, want the one that is connected", n)
+		}
+		l := a.host.links[rigs[1].pub]
+		a.host.mu.Unlock()
+		l.close()
+		<-time.After(2 * idleLife)
+		if _, err := a.host.Ping(t.Context(), rigs[1].pub); err != nil {
+			t.Error(err)
+		}
+		a.stop()
+		rigs[1].stop()
+	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"fleetmesh.org/fleetmesh/internal/didcomm"
 	"fleetmesh.org/fleetmesh/internal/mesh"
+	"fleetmesh.org/fleetmesh/internal/transport"
 	"fleetmesh.org/fleetmesh/nostr"
 )
 
@@ -24,6 +25,49 @@ type outRecord struct {
 	To        nostr.PubKey    `json:"to"`
 	Anonymous bool            `json:"anonymous,omitempty"`
 	Message   json.RawMessage `json:"message"`
+}
+
+// wayKey begins the journal keys of the rungs that carried the last session with a peer: nodes remember them (§ Transports).
+const wayKey = "way/"
+
+// takeWays removes the remembered rungs from the records that mesh is restored from.
+func takeWays(records map[string]json.RawMessage) map[nostr.PubKey]transport.Endpoint {
+	ways := map[nostr.PubKey]transport.Endpoint{}
+	for key, record := range records {
+		name, ok := strings.CutPrefix(key, wayKey)
+		if !ok {
+			continue
+		}
+		delete(records, key)
+		var ep transport.Endpoint
+		if peer, err := nostr.ParsePubKey(name); err == nil && json.Unmarshal(record, &ep) == nil {
+			ways[peer] = ep
+		}
+	}
+	return ways
+}
+
+// remember notes which rung held, across restarts for a peer.
+func (l *link) remember(ep transport.Endpoint) {
+	l.mu.Lock()
+	l.last = ep
+	l.mu.Unlock()
+	h := l.h
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	peer := slices.ContainsFunc(h.node.Peers(time.Now()), func(p mesh.Peer) bool { return p.Key == l.peer && p.Stage == "active" })
+	if !peer || h.ways[l.peer] == ep || h.failed != nil {
+		return
+	}
+	h.ways[l.peer] = ep
+	record, err := json.Marshal(ep)
+	if err == nil {
+		err = h.journal.Put(wayKey+l.peer.String(), record, false)
+	}
+	if err != nil {
+		h.cfg.Log.Error("remember a rung; the state is taken up from the journal", "err", err)
+		h.recover()
+	}
 }
 
 // takeOut removes the durable messages from the records that mesh is restored from.
