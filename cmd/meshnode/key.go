@@ -22,6 +22,8 @@ type keyCmd struct {
 	Rotate    keyRotateCmd    `cmd:"" help:"Draw a new agreement or transport key; the old one is honoured for an overlap."`
 	Protect   keyProtectCmd   `cmd:"" help:"Encrypt the node key at rest with a passphrase (NIP-49)."`
 	Unprotect keyUnprotectCmd `cmd:"" help:"Store the node key plain again."`
+	Agent     keyAgentCmd     `cmd:"" help:"Keep a node key in a process of its own, and sign for a node over a socket."`
+	Attach    keyAttachCmd    `cmd:"" help:"Use such an agent from now on."`
 	Backup    keyBackupCmd    `cmd:"" help:"Write the keys and the configuration into one archive."`
 	Restore   keyRestoreCmd   `cmd:"" help:"Make a node directory from such an archive."`
 }

@@ -55,7 +55,7 @@ func (d Dir) backupNames() ([]string, error) {
 }
 
 func backupKey(name string) bool {
-	return slices.Contains([]string{"node.key", "node.pub", "agreement.key", "transport.key", "agreement.former", "transport.former"}, name)
+	return slices.Contains([]string{"node.key", "node.pub", "agent", "agreement.key", "transport.key", "agreement.former", "transport.former"}, name)
 }
 
 func (d Dir) addToBackup(w *tar.Writer, name string) error {
@@ -140,7 +140,7 @@ func readBackup(path string) (map[string][]byte, error) {
 		files[h.Name] = text
 	}
 	for _, name := range []string{"node.yaml", "keys/node.key", "keys/agreement.key", "keys/transport.key"} {
-		if files[name] == nil {
+		if files[name] == nil && (name != "keys/node.key" || files["keys/agent"] == nil) {
 			return nil, fmt.Errorf("it holds no %s", name)
 		}
 	}

@@ -19,7 +19,11 @@ import (
 
 // carriers are the ways to peers that this build has. Another carrier is a package beside transport and a line here.
 func (f *federation) carriers() []transport.Transport {
-	return []transport.Transport{f.wss, f.https, transport.Unix{}, f.wraps}
+	list := []transport.Transport{f.wss, f.https, transport.Unix{}}
+	if f.wraps != nil {
+		list = append(list, f.wraps)
+	}
+	return list
 }
 
 // ladderSide is our side of the ladder. WebSocket and gift wrap need no door of ours, since answers come back the way they went. HTTPS goes one
@@ -31,7 +35,11 @@ func (f *federation) ladderSide() []transport.Endpoint {
 			best[e.Scheme] = e.Preference
 		}
 	}
-	for scheme, p := range map[string]int{f.wss.Scheme(): 0, f.wraps.Scheme(): transport.LastPreference} {
+	always := map[string]int{f.wss.Scheme(): 0}
+	if f.wraps != nil {
+		always[f.wraps.Scheme()] = transport.LastPreference
+	}
+	for scheme, p := range always {
 		if _, ok := best[scheme]; !ok {
 			best[scheme] = p
 		}

@@ -108,8 +108,7 @@ func wantedHere() []nostr.Filter {
 
 // watchOnce publishes to a place and reads from it until the connection ends.
 func (f *federation) watchOnce(ctx context.Context, p place, good func()) error {
-	key := f.n.keys.Node
-	conn, err := gateway.Dial(ctx, p.url, gateway.Options{Client: f.net.HTTPClient(), Key: &key, Log: f.n.log})
+	conn, err := gateway.Dial(ctx, p.url, gateway.Options{Client: f.net.HTTPClient(), Key: f.n.secret, Log: f.n.log})
 	if err != nil {
 		return err
 	}

@@ -116,7 +116,11 @@ func (f *federation) bringUp(ctx context.Context) (*host.Host, error) {
 		return nil, err
 	}
 	f.setDescriptor(d)
-	cfg := f.config(d)
+	agreement, err := f.n.opt.Dir.readKey(string(identity.RoleAgreement))
+	if err != nil {
+		return nil, err
+	}
+	cfg := f.config(d, agreementKey(agreement))
 	if err := f.mediation(&cfg); err != nil {
 		return nil, err
 	}
@@ -210,9 +214,8 @@ func (f *federation) own() *nostr.Event {
 	return f.descriptor
 }
 
-func (f *federation) config(d *nostr.Event) host.Config {
+func (f *federation) config(d *nostr.Event, agreement *ecdh.PrivateKey) host.Config {
 	n, c := f.n, &f.n.cfg.Spec
-	agreement := agreementKey(n.keys.Agreement)
 	hide := append(append([]nostr.Kind(nil), policy.PrivateKinds...), spec.C().Boundary.NeverKinds...)
 	return host.Config{
 		Agent: n.agent, Agreement: agreement, Dir: filepath.Dir(n.opt.Dir.Journal()), Store: n.store, View: store.View{Hide: hide},

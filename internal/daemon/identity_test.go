@@ -67,14 +67,16 @@ func TestConfigurationFitsTheSchema(t *testing.T) {
 
 func TestConfigurationRefusesWhatMakesNoDescriptor(t *testing.T) {
 	for what, edit := range map[string]func(*Config){
-		"spec.class is anchor":       func(c *Config) { c.Spec.Class = "anchor" },
-		"spec.class is leaf":         func(c *Config) { c.Spec.Class = "leaf" },
-		"spec.operator.pubkey":       func(c *Config) { c.Spec.Operator.Pubkey = "zz" },
-		"spec.relays":                func(c *Config) { c.Spec.Relays = []string{"relay"} },
-		"spec.mediators":             func(c *Config) { c.Spec.Mediators = []string{"did:nostr:1"} },
-		"spec.endpoints":             func(c *Config) { c.Spec.Endpoints = []EndpointSpec{{"wss", "mesh.example.org", 1}} },
-		"spec.shards":                func(c *Config) { c.Spec.Shards = []ShardSpec{{Name: "x", Filter: map[string]any{"kind": 1}}} },
-		"completeness":               func(c *Config) { c.Spec.Shards = []ShardSpec{{Name: "x", Filter: map[string]any{}, Completeness: "all"}} },
+		"spec.class is anchor": func(c *Config) { c.Spec.Class = "anchor" },
+		"spec.class is leaf":   func(c *Config) { c.Spec.Class = "leaf" },
+		"spec.operator.pubkey": func(c *Config) { c.Spec.Operator.Pubkey = "zz" },
+		"spec.relays":          func(c *Config) { c.Spec.Relays = []string{"relay"} },
+		"spec.mediators":       func(c *Config) { c.Spec.Mediators = []string{"did:nostr:1"} },
+		"spec.endpoints":       func(c *Config) { c.Spec.Endpoints = []EndpointSpec{{"wss", "mesh.example.org", 1}} },
+		"spec.shards":          func(c *Config) { c.Spec.Shards = []ShardSpec{{Name: "x", Filter: map[string]any{"kind": 1}}} },
+		"completeness": func(c *Config) {
+			c.Spec.Shards = []ShardSpec{{Name: "x", Filter: map[string]any{}, Completeness: "all"}}
+		},
 		"spec.federation.enrolment":  func(c *Config) { c.Spec.Federation.Enrolment = "all" },
 		"spec.federation.seekPeers":  func(c *Config) { c.Spec.Federation.SeekPeers = -1 },
 		"spec.shards has \"\": each": func(c *Config) { c.Spec.Shards = []ShardSpec{{}} },

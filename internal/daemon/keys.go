@@ -179,6 +179,12 @@ func parseHexKey(text string) (key [32]byte, err error) {
 const encryptedPrefix = "ncryptsec1"
 
 func (d Dir) readNodeKey() (nostr.SecretKey, error) {
+	if socket, err := d.agentSocket(); err != nil || socket != "" {
+		if err == nil {
+			err = fmt.Errorf("read the node key: the agent at %s keeps it", socket)
+		}
+		return nostr.SecretKey{}, err
+	}
 	text, err := d.secretText(d.keyFile("node"), "node key")
 	if err != nil {
 		return nostr.SecretKey{}, err
@@ -228,6 +234,9 @@ func ReadPassphrase(path string) (string, error) {
 
 // Backend says where the node key is kept and how.
 func (d Dir) Backend() (string, error) {
+	if socket, err := d.agentSocket(); err != nil || socket != "" {
+		return "agent at " + socket, err
+	}
 	text, err := d.secretText(d.keyFile("node"), "node key")
 	if err != nil {
 		return "", err

@@ -49,8 +49,8 @@ type Ready struct {
 type node struct {
 	opt     Options
 	cfg     *Config
-	keys    *identity.Keys
-	agent   *identity.KeyAgent
+	secret  *nostr.SecretKey // nil: an agent in a process of its own keeps it
+	agent   identity.Agent
 	store   store.Store
 	relay   *relay.Relay
 	url     string // of the relay face, as this machine reaches it
@@ -105,9 +105,6 @@ func (n *node) load() (err error) {
 	if n.opt.Listen != "" {
 		n.cfg.Spec.Relay.Listen = n.opt.Listen
 	}
-	if n.keys, err = n.opt.Dir.LoadKeys(); err != nil {
-		return err
-	}
 	if n.seeds = n.opt.Bootstrap; n.seeds == nil {
 		if n.seeds, err = n.opt.Dir.Seeds(); err != nil {
 			return err
@@ -116,7 +113,7 @@ func (n *node) load() (err error) {
 	if backend, err := n.opt.Dir.Backend(); err == nil {
 		n.log.Info("the node key is taken up", "backend", backend)
 	}
-	n.agent, err = identity.NewKeyAgent(n.keys.Node)
+	n.agent, n.secret, err = n.opt.Dir.openAgent()
 	return err
 }
 

@@ -67,7 +67,7 @@ func (n *node) revoke(ctx context.Context, p RevokeParams) (Revoked, error) {
 	}
 	out.Published = true
 	n.fed.retire(e)
-	out.Relays = spread(ctx, e, n.fed.reachable(), n.fed.net, &n.keys.Node)
+	out.Relays = spread(ctx, e, n.fed.reachable(), n.fed.net, n.secret)
 	return out, nil
 }
 

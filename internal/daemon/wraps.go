@@ -22,7 +22,10 @@ const (
 
 // newWraps is the carrier that always works: gift wraps through any relay.
 func newWraps(n *node, network *transport.Network) (*transport.GiftWrap, error) {
-	key := n.keys.Node
+	if n.secret == nil {
+		return nil, nil // a gift wrap is opened and sealed with the node key itself, and an agent keeps that
+	}
+	key := *n.secret
 	return transport.NewGiftWrap(transport.GiftWrapConfig{
 		Key:   key,
 		Since: time.Now().Add(-7 * 24 * time.Hour), // as long as stored wraps are kept
@@ -70,6 +73,9 @@ func (f *foreignWraps) counts() map[string]int64 {
 // collectWraps listens wherever peers would leave a gift wrap for this node: at the
 // relays that its descriptor names.
 func (f *federation) collectWraps(ctx context.Context, h *host.Host) {
+	if f.wraps == nil {
+		return
+	}
 	for _, url := range f.wrapRelays() {
 		f.work.Go(func() { f.collectFrom(ctx, h, url) })
 	}

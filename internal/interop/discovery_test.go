@@ -351,3 +351,39 @@ func khatru(t *testing.T) string {
 	}
 	return ready.Relay
 }
+
+// TestAgentKeepsTheKey peers with a node whose directory holds no node key: a process of its own signs.
+func TestAgentKeepsTheKey(t *testing.T) {
+	dir := prepare(t)
+	did := idOf(t, dir)
+	key, socket := filepath.Join(t.TempDir(), "node.key"), filepath.Join(filepath.Dir(dir), "a")
+	if err := os.Rename(filepath.Join(dir, "keys", "node.key"), key); err != nil {
+		t.Fatal(err)
+	}
+	agent := exec.Command(binary, "key", "agent", "--json", "--key", key, "--socket", socket)
+	out, err := agent.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := agent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = agent.Process.Kill() // it may have ended by itself
+		_ = agent.Wait()
+	})
+	if err := json.NewDecoder(out).Decode(&struct{}{}); err != nil {
+		t.Fatalf("the agent does not say that it is ready: %v", err)
+	}
+	until(t, "the agent is attached", 10*time.Second, func() bool {
+		_, code := run(t, "", "--dir", dir, "key", "attach", socket)
+		return code == 0
+	})
+	a, b := up(t, dir), up(t, prepare(t))
+	if a.did(t) != did {
+		t.Errorf("with an agent the node is %s, before it was %s", a.did(t), did)
+	}
+	mustRun(t, "", "--dir", a.dir, "peer", "add", "--mode", "none", "--relay", b.url, b.did(t))
+	mustRun(t, "", "--dir", b.dir, "peer", "add", "--mode", "none", "--relay", a.url, did)
+	until(t, "the two peer", time.Minute, func() bool { return a.stage(t, b.did(t)) == "active" && b.stage(t, did) == "active" })
+}
