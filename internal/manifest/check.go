@@ -1,0 +1,329 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+
+	"fleetmesh.org/fleetmesh/nostr"
+	"fleetmesh.org/fleetmesh/spec"
+)
+
+// Check holds a set against the schemas, the constants and itself. Every problem that can be found without a node is found, the first of
+// the schema for each document. The error is Problems.
+func Check(s Set) error {
+	var bad Problems
+	seen := map[string]*Object{}
+	peers := map[string]*Object{}
+	var node *Object
+	for _, o := range s {
+		if first := seen[o.Ref()]; first != nil {
+			bad = append(bad, o.problem("/metadata/name", "%s stands in %s:%d already", o.Ref(), first.File, first.at[""].line))
+		}
+		seen[o.Ref()] = o
+		found := o.check()
+		bad = append(bad, found...)
+		if len(found) > 0 {
+			continue
+		}
+		switch o.Kind {
+		case "MeshNode":
+			if node != nil {
+				bad = append(bad, o.problem("/kind", "a set has one MeshNode, and %s stands in %s:%d already", node.Ref(), node.File, node.at[""].line))
+			}
+			node = o
+		case "Peering":
+			did := text(o.spec()["peer"])
+			if first := peers[did]; first != nil {
+				bad = append(bad, o.problem("/spec/peer", "%s is about the same node", first.Ref()))
+			}
+			peers[did] = o
+		}
+	}
+	return bad.err()
+}
+
+var quoted = regexp.MustCompile(`'([^']*)'`)
+
+// schema checks one document against the schema of its kind, and finds the place.
+func (o *Object) schema() *Problem {
+	err := spec.ValidateManifest(o.JSON())
+	if err == nil {
+		return nil
+	}
+	var e *spec.SchemaError
+	if !errors.As(err, &e) {
+		return o.problem("", "%v", err)
+	}
+	if strings.HasPrefix(e.Reason, "additional propert") {
+		if name := quoted.FindStringSubmatch(e.Reason); name != nil {
+			at := under(e.Path, name[1])
+			if near := nearest(name[1], known(o.Kind, e.Path)); near != "" {
+				return o.problem(at, "unknown key; did you mean %s?", near)
+			}
+			return o.problem(at, "unknown key")
+		}
+	}
+	if strings.HasPrefix(e.Reason, "missing propert") {
+		return o.problem(e.Path, "%s", strings.Replace(e.Reason, "missing propert", "missing key: propert", 1))
+	}
+	return o.problem(e.Path, "%s", e.Reason)
+}
+
+func (o *Object) check() Problems {
+	if p := o.schema(); p != nil {
+		return Problems{p}
+	}
+	c := &checker{o: o}
+	switch o.Kind {
+	case "MeshNode":
+		c.node()
+	case "Peering":
+		c.peering()
+	case "GrantPolicy":
+		c.policy()
+	}
+	return c.bad
+}
+
+// checker gathers what is wrong with one document whose form is right.
+type checker struct {
+	o   *Object
+	bad Problems
+}
+
+func (c *checker) say(pointer, format string, args ...any) {
+	c.bad = append(c.bad, c.o.problem(pointer, format, args...))
+}
+
+func (c *checker) node() {
+	s := c.o.spec()
+	c.class(s)
+	if op := text(object(s["operator"])["pubkey"]); op != "" && "did:nostr:"+op == text(object(s["identity"])["did"]) {
+		c.say("/spec/operator/pubkey", "it is the node's own key: an operator has a key of their own, by which nodes of one hand are told apart")
+	}
+	for i, h := range list(s["shards"]) {
+		at, h := fmt.Sprintf("/spec/shards/%d", i), object(h)
+		c.filter(at+"/filter", h["filter"])
+		since, _ := whole(h["since"])
+		if until, ok := whole(h["until"]); ok && until > 0 && since > until {
+			c.say(at+"/since", "since %d lies after until %d", since, until)
+		}
+	}
+	for i, l := range list(s["listen"]) {
+		c.hostPort(fmt.Sprintf("/spec/listen/%d", i), text(l))
+	}
+	relay := object(s["relay"])
+	if l, ok := relay["listen"]; ok {
+		c.hostPort("/spec/relay/listen", text(l))
+	}
+	for i, p := range list(relay["trustedProxies"]) {
+		if _, err := netip.ParsePrefix(text(p)); err != nil {
+			c.say(fmt.Sprintf("/spec/relay/trustedProxies/%d", i), "%q is no prefix such as 10.0.0.0/8", text(p))
+		}
+	}
+	for _, key := range []string{"allowPubkeys", "denyPubkeys"} {
+		for i, k := range list(relay[key]) {
+			if _, err := nostr.ParsePubKey(text(k)); err != nil {
+				c.say(fmt.Sprintf("/spec/relay/%s/%d", key, i), "%v", err)
+			}
+		}
+	}
+	if a, f := object(s["admission"]), object(s["federation"]); len(a) > 0 && f["enrolment"] != nil {
+		c.say("/spec/admission", "spec.federation.enrolment says it already: keep one of the two")
+	}
+}
+
+func (c *checker) class(s map[string]any) {
+	wss := len(list(object(s["relay"])["publicUrls"])) > 0
+	for _, e := range list(s["endpoints"]) {
+		wss = wss || text(object(e)["transport"]) == "wss"
+	}
+	switch text(s["class"]) {
+	case "anchor":
+		if !wss {
+			c.say("/spec/class", "an anchor is reached from everywhere: spec.endpoints or spec.relay.publicUrls needs a wss address")
+		}
+	case "leaf":
+		if len(list(s["endpoints"]))+len(list(s["shards"])) > 0 {
+			c.say("/spec/class", "a leaf has neither endpoints nor shards")
+		}
+		if len(list(s["mediators"])) == 0 {
+			c.say("/spec/class", "a leaf is reached through anchors: name them in spec.mediators")
+		}
+	}
+}
+
+func (c *checker) hostPort(at, s string) {
+	if _, _, err := net.SplitHostPort(s); err != nil {
+		c.say(at, "%q is no host:port such as 127.0.0.1:7777", s)
+	}
+}
+
+// filter holds a filter to NIP-01 and to what may cross between nodes.
+func (c *checker) filter(at string, v any) {
+	if v == nil {
+		return
+	}
+	f, err := nostr.ParseFilter(canonical(v))
+	if err != nil {
+		c.say(at, "%v", err)
+		return
+	}
+	if f.MatchesNothing() {
+		c.say(at, "it matches nothing: a list is empty, or since lies after until")
+	}
+	for i, k := range list(object(v)["kinds"]) {
+		if n, ok := whole(k); ok && spec.C().Boundary.Never(nostr.Kind(n)) {
+			c.say(fmt.Sprintf("%s/kinds/%d", at, i), "kind %d never crosses between nodes", n)
+		}
+	}
+}
+
+// limits holds limits to the ceilings of a tier.
+func (c *checker) limits(at string, v any, tier spec.Tier, whose string) {
+	limits := object(v)
+	for _, row := range spec.C().Limits {
+		n, ok := whole(limits[string(row.Name)])
+		if top := row.Ceiling[tier]; ok && n > top {
+			c.say(under(at, string(row.Name)), "%d is above the ceiling of %s, %d a window", n, whose, top)
+		}
+	}
+	if w, ok := whole(limits["window"]); ok {
+		c.window(at+"/window", w)
+	}
+}
+
+func (c *checker) window(at string, w int64) {
+	if k := spec.C().Window; w < k.MinSeconds || w > k.MaxSeconds {
+		c.say(at, "a window of %d s: it may be %d to %d", w, k.MinSeconds, k.MaxSeconds)
+	}
+}
+
+func (c *checker) peering() {
+	s := c.o.spec()
+	for _, way := range []string{"ingress", "egress"} {
+		c.filter("/spec/"+way+"/filter", object(s[way])["filter"])
+	}
+	tier, whose := spec.Tier(text(s["tier"])), ""
+	switch {
+	case tier == "revoked":
+		c.say("/spec/tier", "a revoked node is no peer: remove the Peering, or list it under spec.nodes of a GrantPolicy")
+		return
+	case tier == "":
+		// Without a tier the peer has what it earned; what no tier allows is wrong in any case.
+		tier = spec.C().Tiers[len(spec.C().Tiers)-1].Name
+		whose = "every tier"
+	default:
+		whose = "tier " + string(tier)
+	}
+	c.limits("/spec/budget", s["budget"], tier, whose)
+	for i, t := range list(s["tests"]) {
+		at := fmt.Sprintf("/spec/tests/%d", i)
+		c.event(at+"/event", object(t)["event"])
+		if f := object(t)["filter"]; f != nil {
+			if _, err := nostr.ParseFilter(canonical(f)); err != nil {
+				c.say(at+"/filter", "%v", err)
+			}
+		}
+	}
+}
+
+func (c *checker) event(at string, v any) {
+	if v == nil {
+		return
+	}
+	if _, err := testEvent(v); err != nil {
+		c.say(at, "%v", err)
+	}
+}
+
+func (c *checker) policy() {
+	s := c.o.spec()
+	if w, ok := whole(s["window"]); ok {
+		c.window("/spec/window", w)
+	}
+	if n, ok := whole(s["lifetimeSeconds"]); ok && n > spec.C().Lifetimes.GrantSeconds {
+		c.say("/spec/lifetimeSeconds", "a grant of %d s: it may live %d", n, spec.C().Lifetimes.GrantSeconds)
+	}
+	for _, t := range spec.C().Tiers {
+		if limits, ok := object(s["tiers"])[string(t.Name)]; ok {
+			c.limits("/spec/tiers/"+string(t.Name), limits, t.Name, "tier "+string(t.Name))
+		}
+	}
+	scope := object(s["scope"])
+	c.filter("/spec/scope/push", scope["push"])
+	c.filter("/spec/scope/pull", scope["pull"])
+	for _, which := range []string{"nodes", "authors"} {
+		seen := map[string]bool{}
+		for i, e := range list(s[which]) {
+			k := text(object(e)["subject"])
+			if seen[k] {
+				c.say(fmt.Sprintf("/spec/%s/%d/subject", which, i), "the key stands here twice")
+			}
+			seen[k] = true
+		}
+	}
+}
+
+// nearest is the known key that a wrong one was probably meant to be, "" if none is near.
+func nearest(wrong string, keys []string) (best string) {
+	least := 3
+	for _, k := range keys {
+		if strings.EqualFold(k, wrong) {
+			return k
+		}
+		if d := distance(wrong, k); d < least && d < len(k) {
+			best, least = k, d
+		}
+	}
+	return best
+}
+
+// distance is Levenshtein's.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diag := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			diag, row[j+1] = row[j+1], min(diag+cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// known lists the keys that the schema allows at a JSON pointer, sorted.
+func known(kind, pointer string) []string {
+	schema, err := Schema(kind)
+	if err != nil {
+		return nil
+	}
+	for step := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
+		if step == "" {
+			continue
+		}
+		if next, ok := object(schema["properties"])[step]; ok {
+			schema = object(next)
+		} else {
+			schema = object(schema["items"])
+		}
+	}
+	var keys []string
+	for k := range object(schema["properties"]) {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

@@ -1,0 +1,113 @@
+package manifest
+
+import "strings"
+
+// Effect says what becomes of a changed key.
+type Effect string
+
+// The effects.
+const (
+	Live    Effect = "live"    // it is in force when apply returns; no connection is dropped
+	Restart Effect = "restart" // it is written to node.yaml, and in force after the next start
+	Refused Effect = "refused" // this node cannot do it; nothing of the set is applied
+)
+
+// Rule says for a key, and for all below it that no longer rule covers, what becomes of a change.
+type Rule struct {
+	Key    string `json:"key"`
+	Effect Effect `json:"effect"`
+	Why    string `json:"why"`
+}
+
+// nodeRules is the table for MeshNode. The longest key that covers a changed one decides.
+var nodeRules = []Rule{
+	{"metadata", Live, "names and labels are for people"},
+	{"spec.class", Restart, "the class stands in the descriptor, which is made at start"},
+	{"spec.identity", Refused, "keys are made by meshnode key and never come from a file; a manifest may only say which they are"},
+	{"spec.operator", Restart, "the operator stands in the descriptor, which is made at start"},
+	{"spec.endpoints", Restart, "endpoints stand in the descriptor, which is made at start"},
+	{"spec.relays", Restart, "where the node publishes itself is read at start"},
+	{"spec.mediators", Restart, "mediators stand in the descriptor, which is made at start"},
+	{"spec.bootstrap", Refused, "the first places to look stand in bootstrap.toml of the node directory"},
+	{"spec.proxy", Restart, "the way out is chosen at start"},
+	{"spec.relay", Restart, "the face reads it at start"},
+	{"spec.relay.readOnly", Live, "the next event is held to it"},
+	{"spec.relay.minPow", Live, "the next event is held to it"},
+	{"spec.relay.allowKinds", Live, "the next event is held to it"},
+	{"spec.relay.denyKinds", Live, "the next event is held to it"},
+	{"spec.relay.allowPubkeys", Live, "the next event is held to it"},
+	{"spec.relay.denyPubkeys", Live, "the next event is held to it"},
+	{"spec.storage", Refused, "a store is moved while the node is stopped: meshnode export, then import into the new one"},
+	{"spec.storage.maxBytes", Restart, "the quota is read at start"},
+	{"spec.capacity", Refused, "this node takes its capacity from its load, not from a file"},
+	{"spec.retention", Refused, "this node keeps what its quota allows, by spec.storage.maxBytes"},
+	{"spec.shards", Restart, "shards are claimed in coverage made at start"},
+	{"spec.capabilities", Restart, "capabilities stand in the descriptor, which is made at start"},
+	{"spec.federation", Restart, "how strangers are met is read at start"},
+	{"spec.tests", Live, "tests run before every apply"},
+}
+
+// peeringRules is the table for Peering.
+var peeringRules = []Rule{
+	{"metadata", Live, "names and labels are for people"},
+	{"spec.peer", Live, "the peering is proposed or ended at once"},
+	{"spec.relays", Live, "the descriptor is looked for there"},
+	{"spec.invitation", Live, "it goes with the next proposal"},
+	{"spec.tier", Live, "the next grant opens there"},
+	{"spec.note", Live, "it is for people"},
+	{"spec.tests", Live, "tests run before every apply"},
+	{"spec.transport", Refused, "this node has no such transport; without the key it takes the best that both have"},
+	{"spec.ingress.filter", Live, "the next session asks for it"},
+	{"spec.egress.filter", Live, "the next session asks for it"},
+	{"spec.ingress", Refused, "this node has no such limit or plugin for one peer; what a peer may cause is bounded by its tier"},
+	{"spec.egress", Refused, "this node has no such limit or plugin for one peer; what a peer may cause is bounded by its tier"},
+	{"spec.budget", Refused, "this node opens grants at what spec.tier gives and lets conduct move them"},
+	{"spec.shards", Live, "it names the shard"},
+}
+
+// policyRules is the table for GrantPolicy.
+var policyRules = []Rule{
+	{"metadata", Live, "names and labels are for people"},
+	{"spec.admission", Restart, "how strangers are met is read at start"},
+	{"spec.powBits", Restart, "how strangers are met is read at start"},
+	{"spec.window", Restart, "it is of the grants issued after the next start"},
+	{"spec.authors", Live, "the next event is held to it"},
+	{"spec.tests", Live, "tests run before every apply"},
+	{"spec.lifetimeSeconds", Refused, "this node's grants live as long as the protocol says"},
+	{"spec.receipt", Refused, "this node makes receipts at the pace that the protocol says"},
+	{"spec.tiers", Refused, "this node opens grants at what the protocol's table gives each tier"},
+	{"spec.scope", Refused, "this node grants no narrower scope than each Peering names"},
+	{"spec.nodes", Refused, "name a node's tier in its Peering"},
+}
+
+// absentRules are for kinds that this node lacks altogether.
+func absentRules(kind string) []Rule {
+	what := map[string]string{"ComputeProvider": "sells no computing", "InferenceRouter": "routes no inference"}[kind]
+	return []Rule{{"spec", Refused, "the manifest is right, but this node " + what + ": apply it where a node does"}, {"metadata", Refused, "this node " + what}}
+}
+
+// Rules is the table of a manifest kind.
+func Rules(kind string) []Rule {
+	switch kind {
+	case "MeshNode":
+		return nodeRules
+	case "Peering":
+		return peeringRules
+	case "GrantPolicy":
+		return policyRules
+	}
+	return absentRules(kind)
+}
+
+// RuleFor finds the rule of a key such as "spec.relay.denyKinds".
+func RuleFor(kind, key string) Rule {
+	best := Rule{key, Refused, "this node does not know the key"}
+	length := -1
+	for _, r := range Rules(kind) {
+		if (key == r.Key || strings.HasPrefix(key, r.Key+".")) && len(r.Key) > length {
+			best, length = r, len(r.Key)
+		}
+	}
+	best.Key = key
+	return best
+}
