@@ -8,16 +8,20 @@ import (
 	"time"
 )
 
-// TestDoors lets two nodes whose only common carrier is a Unix socket, or HTTPS, ping each other and peer: over HTTPS, which goes one way, each
-// answer is a request of its own to the other's door.
+// TestDoors lets two nodes whose only common carrier is a Unix socket, HTTPS, or gift wraps through somebody else's relay, ping each other and
+// peer. Over HTTPS, which goes one way, each answer is a request of its own to the other's door.
 func TestDoors(t *testing.T) {
-	for _, carrier := range []string{"unix", "https"} {
+	for _, carrier := range []string{"unix", "https", "giftwrap"} {
 		t.Run(carrier, func(t *testing.T) {
 			var nodes [2]*node
+			relay := ""
+			if carrier == "giftwrap" {
+				relay = up(t, newDir(t)).url
+			}
 			for i := range nodes {
 				dir, addr := newDir(t), freeAddr(t)
 				mustRun(t, "", "--dir", dir, "init", "--listen", addr)
-				door := map[string]string{"unix": filepath.Join(dir, "peers.sock"), "https": "http://" + addr + "/didcomm"}[carrier]
+				door := map[string]string{"unix": filepath.Join(dir, "peers.sock"), "https": "http://" + addr + "/didcomm", "giftwrap": relay}[carrier]
 				edit(t, dir, "class: edge\n", fmt.Sprintf("class: edge\n  endpoints: [{transport: %s, address: %q, priority: 10}]\n", carrier, door))
 				edit(t, dir, "    enrolment: closed\n", "    enrolment: closed\n    descriptorPow: 1\n")
 				nodes[i] = up(t, dir, "--listen", addr)
