@@ -322,6 +322,15 @@ func (c *countCmd) Run(a *app) error {
 	return a.print(result, func(w io.Writer) { fmt.Fprintln(w, n.Count) })
 }
 
+// relayURL checks the URL of a relay before anything is opened or dialled for it.
+func relayURL(s string) (string, error) {
+	u, err := nostr.NormalizeRelayURL(s)
+	if err != nil {
+		return "", &exit{spec.ExitUsage, fmt.Sprintf("%q is not the URL of a relay: %v", s, err)}
+	}
+	return u, nil
+}
+
 // rawFilter checks a filter that goes on as text.
 func rawFilter(s string) (json.RawMessage, error) {
 	if _, err := nostr.ParseFilter([]byte(s)); err != nil {

@@ -93,7 +93,14 @@ func main() {
 			os.Exit(code)
 		}),
 	)
-	k, err := parser.Parse(os.Args[1:])
+	args := os.Args[1:]
+	if len(args) > 0 && args[0] == "help" {
+		args = append(args[1:len(args):len(args)], "--help")
+	}
+	k, err := parser.Parse(args)
+	if err != nil {
+		parser.Stdout = parser.Stderr // the usage is no result
+	}
 	parser.FatalIfErrorf(err)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

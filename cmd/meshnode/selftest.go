@@ -20,6 +20,9 @@ Examples:
 }
 
 func (c *selftestCmd) Run(a *app) error {
+	if _, err := relayURL(c.URL); err != nil {
+		return err
+	}
 	results := selftest.Run(a.ctx, c.URL, selftest.Options{})
 	if err := selftest.Render(a.out, results, a.json); err != nil {
 		return fmt.Errorf("print the results: %w", err)

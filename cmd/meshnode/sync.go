@@ -41,6 +41,9 @@ func (c *syncCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
+	if _, err := relayURL(c.URL); err != nil {
+		return err
+	}
 	p := daemon.SyncParams{URL: c.URL, Direction: c.Direction, Filter: filter, NoPaging: c.NoPaging, Auth: c.Auth, Proxy: c.Proxy}
 	bar := a.progress("sync", 0)
 	step := func(s daemon.SyncStep) {

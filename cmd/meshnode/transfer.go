@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -93,6 +92,9 @@ func (c *importCmd) feed(a *app, in io.Reader, size int64, offer func([][]byte) 
 	}
 	for {
 		line, err := r.ReadBytes('\n')
+		if read == 0 {
+			line = bytes.TrimPrefix(line, []byte("\ufeff")) // some editors put a byte order mark before a text
+		}
 		read += int64(len(line))
 		if line = bytes.TrimSpace(line); len(line) > 0 {
 			batch = append(batch, line)
@@ -146,18 +148,22 @@ Examples:
 }
 
 func (c *exportCmd) Run(a *app) error {
+	filter, err := rawFilter(c.Filter)
+	if err != nil {
+		return err
+	}
 	out := bufio.NewWriterSize(a.out, 1<<20)
 	page := func(after uint64) (p daemon.ExportPage, err error) {
-		return p, a.call("events.export", daemon.ExportParams{Filter: json.RawMessage(c.Filter), After: after}, &p, nil)
+		return p, a.call("events.export", daemon.ExportParams{Filter: filter, After: after}, &p, nil)
 	}
 	if !a.running() {
-		s, err := daemon.OpenOffline(a.dir)
+		s, err := a.offline()
 		if err != nil {
 			return err
 		}
 		defer s.Close()
 		page = func(after uint64) (daemon.ExportPage, error) {
-			return s.Export(a.ctx, daemon.ExportParams{Filter: json.RawMessage(c.Filter), After: after})
+			return s.Export(a.ctx, daemon.ExportParams{Filter: filter, After: after})
 		}
 	}
 	after, n := c.Since, 0

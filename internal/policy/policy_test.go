@@ -71,6 +71,7 @@ func TestRules(t *testing.T) {
 		"repost of an open event":       {Protected{}, Request{Event: e(6, bob, now, `{"tags":[["t","-"]]}`)}, ""},
 		"repost of nonsense":            {Protected{}, Request{Event: e(6, bob, now, `{"tags":"-`)}, ""},
 		"a note with it inside":         {Protected{}, Request{Event: e(1, bob, now, inside)}, ""},
+		"vanish from nowhere":           {Vanish{}, Request{Event: e(62, alice, now, "")}, Invalid},
 		"AUTH published":                {Auth{}, Request{Event: e(22242, alice, now, "")}, Invalid},
 		"function":                      {Func(func(context.Context, *Request) *Rejection { return Reject(Error, "no") }), Request{Event: e(1, alice, now, "")}, Error},
 	} {

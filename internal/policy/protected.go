@@ -76,3 +76,20 @@ func (Auth) Admit(_ context.Context, r *Request) *Rejection {
 	}
 	return nil
 }
+
+// Vanish keeps out requests to vanish (NIP-62) that name no relay. They ask nobody for anything, and an OK would let
+// their author believe that the relay had done it.
+type Vanish struct{ static }
+
+// Admit implements Policy.
+func (Vanish) Admit(_ context.Context, r *Request) *Rejection {
+	if r.Event.Kind != kindVanish {
+		return nil
+	}
+	for relay := range r.Event.TagValues("relay") {
+		if relay != "" {
+			return nil
+		}
+	}
+	return Reject(Invalid, "a request to vanish needs a relay tag, with this relay's URL or ALL_RELAYS (NIP-62)")
+}

@@ -192,6 +192,9 @@ func (r *Relay) insert(events []*nostr.Event, now int64) []Verdict {
 	verdicts := make([]Verdict, len(events))
 	outcomes, err := r.cfg.Store.Insert(r.ctx, events, now)
 	if err == nil {
+		if r.refusing.CompareAndSwap(true, false) {
+			r.log.Info("the store takes events again")
+		}
 		r.m.Commits.Add(1)
 		for i, out := range outcomes {
 			verdicts[i] = verdictOf(out)
@@ -199,8 +202,11 @@ func (r *Relay) insert(events []*nostr.Event, now int64) []Verdict {
 		}
 		return verdicts
 	}
-	r.log.Error("store a batch", "events", len(events), "err", err)
 	final := errors.Is(err, store.ErrReadOnly) || errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrClosed)
+	// A store that is full says so of every event that comes, and a log line for each would take what room is left.
+	if !final || r.refusing.CompareAndSwap(false, true) {
+		r.log.Error("store a batch", "events", len(events), "err", err)
+	}
 	if final || len(events) == 1 {
 		for i := range verdicts {
 			verdicts[i] = storeFailure(err)

@@ -189,10 +189,10 @@ func verdictOf(out store.Outcome) Verdict {
 // storeFailure words an error of the store; the operator finds the cause in the log.
 func storeFailure(err error) Verdict {
 	switch {
+	case errors.Is(err, store.ErrFull): // which also makes some stores read-only
+		return Verdict{Reason: "error: the store is full"}
 	case errors.Is(err, store.ErrReadOnly):
 		return Verdict{Reason: "error: the store is read-only at present"}
-	case errors.Is(err, store.ErrFull):
-		return Verdict{Reason: "error: the store is full"}
 	}
 	return Verdict{Reason: "error: the event could not be stored"}
 }

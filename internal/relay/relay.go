@@ -95,6 +95,8 @@ type Relay struct {
 	drain  sync.Once
 	hinted sync.Once
 
+	refusing atomic.Bool // the store takes nothing, and the log knows
+
 	mu    sync.Mutex
 	conns map[peer]struct{}
 	open  int // connections, in handshake or later
@@ -158,7 +160,7 @@ func New(cfg Config) (*Relay, error) {
 
 // chain puts the rules that no configuration can drop before the operator's.
 func chain(cfg Config) policy.Chain {
-	c := policy.Chain{policy.Auth{}, policy.Protected{NoAuth: cfg.Off.Auth}}
+	c := policy.Chain{policy.Auth{}, policy.Vanish{}, policy.Protected{NoAuth: cfg.Off.Auth}}
 	switch p := cfg.Policy.(type) {
 	case nil:
 		return c

@@ -76,7 +76,6 @@ func Render(w io.Writer, results []Result, asJSON bool) error {
 		doc.Results[i] = jsonResult{r.NIP, r.Name, status, r.OK, r.Detail, r.Took.Milliseconds()}
 	}
 	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(doc); err != nil {
 		return fmt.Errorf("write results: %w", err)

@@ -193,6 +193,9 @@ func TestRender(t *testing.T) {
 	if err := selftest.Render(&text, results, true); err != nil {
 		t.Fatal(err)
 	}
+	if strings.Count(text.String(), "\n") != 1 {
+		t.Errorf("not one object a line: %s", text.String())
+	}
 	var doc struct {
 		OK      bool
 		Results []struct {
