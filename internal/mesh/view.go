@@ -51,6 +51,7 @@ func budget(list grants, books []*book, now time.Time) *Budget {
 		return nil
 	}
 	w := g.WindowAt(now.Unix())
+	g = list.of(w.Start()) // the one in force: a newer one binds from a later window
 	b := &Budget{Grant: g.ID, Tier: g.Tier, Window: g.Window, Epoch: w.Epoch, Limits: g.Limits, Used: ledger.Counters{}.Clone()}
 	if k := lookup(books, w.Epoch); k != nil {
 		b.Used = k.Counters.Clone()

@@ -108,9 +108,6 @@ func (n *node) step(in mesh.Input) (answers []mesh.Effect) {
 	}
 	n.w.count.steps++
 	queue := n.mesh.Step(n.clock(), in)
-	if r, ok := in.(mesh.Received); ok && !n.w.cfg.Quiet {
-		n.w.note(n, "DBG %d %s created %d now %d", n.w.byKey[r.From].i, r.Type, r.Created-origin, n.unix()-origin)
-	}
 	for len(queue) > 0 {
 		eff := queue[0]
 		queue = queue[1:]

@@ -53,16 +53,24 @@ func Run(cfg Config) (*Result, error) {
 	span := int64(cfg.Windows) * w.cfg.Seconds * 1000
 	w.run(span)
 	w.settle(span)
-	r := &Result{Nodes: cfg.Nodes, Windows: cfg.Windows, Seed: cfg.Seed, Seconds: w.cfg.Seconds, Adversary: cfg.Adversary}
+	var prices []Price
 	if adv != nil {
-		r.Prices = adv.price(w)
+		prices = adv.price(w)
 	}
+	r := w.result()
+	r.Prices = prices
+	return r, nil
+}
+
+// result sums up.
+func (w *world) result() *Result {
+	r := &Result{Nodes: w.cfg.Nodes, Windows: w.cfg.Windows, Seed: w.cfg.Seed, Seconds: w.cfg.Seconds, Adversary: w.cfg.Adversary}
 	r.Trace, r.Steps, r.Frames, r.Lost, r.Crashes = w.digest(), w.count.steps, w.count.frames, w.count.lost, w.count.crashes
 	r.Receipts, r.Closed, r.Violations, r.Lines = w.count.receipts, w.count.windows, w.violations, w.lines
 	if r.Violations == nil {
 		r.Violations = []Violation{}
 	}
-	return r, nil
+	return r
 }
 
 // meet lets operators add each other, each at a time of its own.
@@ -82,7 +90,7 @@ func (w *world) wanted(a, b *node) bool {
 	if a.rogue != nil && b.rogue != nil {
 		return w.cfg.Adversary == "colluders"
 	}
-	if len(w.nodes) <= 8 || a.rogue != nil || b.rogue != nil {
+	if len(w.nodes) <= 8 && !w.oneWay || a.rogue != nil || b.rogue != nil {
 		return true
 	}
 	return a.i/2 == b.i/2
@@ -95,6 +103,9 @@ func (n *node) seeds(peer *node) spec.Tier {
 			return spec.TierProbation
 		}
 		return spec.TierMember
+	}
+	if n.w.cfg.Load != Mixed {
+		return spec.TierProbation
 	}
 	d := rng{n.w.cfg.Seed ^ uint64(n.i*1000+peer.i)}
 	return []spec.Tier{spec.TierProbation, spec.TierProbation, spec.TierMember, spec.TierTrusted}[d.below(4)]

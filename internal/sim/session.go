@@ -36,7 +36,14 @@ func (n *node) begin(eff mesh.StartSync) {
 	s := &session{n: n, peer: n.w.byKey[eff.Peer], thread: eff.Session, ours: true, mode: eff.Want.Mode, batch: 60}
 	n.syncs[s.thread] = s
 	life := n.life
-	n.w.after(n.w.dice.between(0, 200), func() {
+	wait := n.w.dice.between(0, 200)
+	if n.w.oneWay && n.i%2 == 0 { // once a window, well within it: a window that saw half a session would be half full
+		at := n.unix() % n.w.cfg.Seconds
+		if wait += (100 - at) * 1000; at > 100 {
+			wait += n.w.cfg.Seconds * 1000
+		}
+	}
+	n.w.after(wait, func() {
 		if n.life == life {
 			s.open()
 		}
@@ -44,7 +51,7 @@ func (n *node) begin(eff mesh.StartSync) {
 }
 
 func (s *session) open() {
-	if s.n.w.still {
+	if s.n.w.still || s.n.w.load() == Idle || s.n.w.oneWay && s.n.i%2 == 1 {
 		s.end("")
 		return
 	}
@@ -57,12 +64,20 @@ func (s *session) open() {
 	s.send(&frame{typ: spec.MsgSyncOpen, octets: openOctets, body: body, at: s.n.tops[s.peer.i], avail: s.pulled})
 }
 
+// load is what honest nodes do now.
+func (w *world) load() Load {
+	if w.cfg.ThenAt > 0 && w.now >= int64(w.cfg.ThenAt)*w.cfg.Seconds*1000 {
+		return w.cfg.Then
+	}
+	return w.cfg.Load
+}
+
 // plan says how much the session moves. Events are numbers, so there are always as many as one likes.
 func (s *session) plan() {
 	n := s.n
 	s.size = n.w.dice.between(300, 3000)
-	switch n.w.cfg.Load {
-	case Idle:
+	switch n.w.load() {
+	case Talk:
 	case Light:
 		s.pushed = 1
 	case Full:
@@ -97,7 +112,7 @@ func (s *session) planFull() {
 
 // pullSize is the octets of an event that the peer serves: its own affair, told here so that a full load fills every limit.
 func (s *session) pullSize() int64 {
-	if s.n.w.cfg.Load != Full {
+	if s.n.w.load() != Full {
 		return s.size
 	}
 	for _, p := range s.n.mesh.Peers(s.n.clock()) {
@@ -218,12 +233,9 @@ func (s *session) push() {
 
 // answer serves a want with one deliver, as large as the budget allows.
 func (s *session) answer(f *frame) {
+	s.pulled = f.avail
+	size := s.pullSize()
 	for k := f.avail; k > 0; k /= 2 {
-		size := s.size
-		if s.n.w.cfg.Load == Full {
-			s.pulled = k
-			size = s.pullSize()
-		}
 		d := &frame{typ: spec.MsgSyncDeliver, octets: smallFrame + k*size, count: k, at: f.at, body: json.RawMessage(`{"count":1}`)}
 		if s.send(d) {
 			s.have += k

@@ -5,6 +5,8 @@ import (
 	"os"
 	"strconv"
 	"testing"
+
+	"fleetmesh.org/fleetmesh/internal/mesh"
 )
 
 // rough is a seed's run: few nodes, few windows, everything that can go wrong.
@@ -60,4 +62,27 @@ func TestSeeds(t *testing.T) {
 		steps, frames, lost, crashes, closed = steps+r.Steps, frames+r.Frames, lost+r.Lost, crashes+r.Crashes, closed+r.Closed
 	}
 	t.Log(fmt.Sprintf("%d steps, %d frames, %d of them lost, %d crashes, %d windows closed", steps, frames, lost, crashes, closed))
+}
+
+func TestSurvey(t *testing.T) {
+	prices, broken, err := Survey(7, 4, 8, mesh.Ladder{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range prices {
+		t.Logf("%-15s %-6s %s window %d of %d, %s, %d events left, %d taken, ended %v; %s", p.Adversary, p.Variant, p.Severity, p.First, p.Windows, p.Tier, p.Granted, p.Took, p.Ended, p.Note)
+	}
+	for _, v := range broken {
+		t.Errorf("%s: %s", v.Rule, v.Detail)
+	}
+}
+
+func TestLives(t *testing.T) {
+	broken, err := Lives(3, mesh.Ladder{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range broken {
+		t.Errorf("%s: %s", v.Rule, v.Detail)
+	}
 }

@@ -42,6 +42,8 @@ type Config struct {
 	Seed      uint64
 	Seconds   int64 // of a window, 0: 600
 	Load      Load
+	Then      Load // from window ThenAt on, counted from 1; 0: never
+	ThenAt    int
 	Faults    Faults
 	Adversary string      // one of Adversaries, "" for none
 	Factor    int64       // of an adversary that overspends: hundredths of its limit
@@ -104,6 +106,7 @@ type world struct {
 	parted map[[2]int]int
 	calm   bool // faults are over
 	still  bool // nothing more is moved
+	oneWay bool // of each pair only the first uses what the second grants
 
 	trace      hash.Hash
 	lines      []string
