@@ -63,6 +63,12 @@ func printDoctor(w io.Writer, d daemon.Doctor) {
 	} else {
 		fmt.Fprintf(w, "  clock: %s\n", d.Clock.Help)
 	}
+	for _, m := range d.Mediators {
+		fmt.Fprintf(w, "  mediator %s: %s\n", m.DID, map[bool]string{true: "serves us", false: "does not serve us now"}[m.Served])
+	}
+	if h := d.Mediation; h != nil {
+		fmt.Fprintf(w, "  mediates for %d leaves, %d of them connected, and holds %d octets\n", h.Clients, h.Live, h.Octets)
+	}
 	for _, p := range d.Peers {
 		printHealth(w, p)
 	}

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"fleetmesh.org/fleetmesh/internal/control"
@@ -90,7 +91,15 @@ type Doctor struct {
 	Doors     []DoorCheck       `json:"doors"`               // of this node, as it advertises them
 	Endpoints []host.Finding    `json:"endpoints,omitempty"` // of this node, that cannot work or not for everybody
 	Peers     []host.PeerHealth `json:"peers"`
-	Problems  []string          `json:"problems"` // a sentence each; empty when all is well
+	Mediators []Registration    `json:"mediators,omitempty"` // of a leaf
+	Mediation *host.Held        `json:"mediation,omitempty"` // of a mediator
+	Problems  []string          `json:"problems"`            // a sentence each; empty when all is well
+}
+
+// Registration is a leaf's with one of its mediators.
+type Registration struct {
+	DID    string `json:"did"`
+	Served bool   `json:"served"` // it holds our messages, and delivers them live
 }
 
 // ProxyCheck says whether the proxy takes connections.
@@ -141,9 +150,17 @@ func (n *node) doctor(ctx context.Context, p PingParams) (Doctor, error) {
 				keys = append(keys, peer.Key)
 			}
 		}
-		keys = append(keys, h.MyMediators()...)
 	}
-	out := Doctor{Class: n.cfg.Spec.Class, Problems: []string{}, Peers: examine(ctx, h, keys)}
+	mine := h.MyMediators()
+	for m := range mine {
+		if p.DID == "" && !slices.Contains(keys, m) {
+			keys = append(keys, m)
+		}
+	}
+	out := Doctor{Class: n.cfg.Spec.Class, Problems: []string{}, Peers: examine(ctx, h, keys), Mediation: h.Held()}
+	for m, served := range mine {
+		out.Mediators = append(out.Mediators, Registration{identity.FormatDID(m), served})
+	}
 	out.Proxy = n.fed.checkProxy(ctx)
 	out.Doors = n.fed.checkDoors(ctx)
 	out.Endpoints = host.Unusable(doors(&n.cfg.Spec, n.url))
@@ -193,6 +210,12 @@ func (d *Doctor) judge() {
 			help = p.Rungs[0].Help
 		}
 		say(p.DID + " cannot be reached: " + help)
+	}
+	if len(d.Mediators) > 0 && !slices.ContainsFunc(d.Mediators, func(r Registration) bool { return r.Served }) {
+		say("no mediator serves this leaf, so nobody can reach it: see the log for what they answer; they take peers, and strangers as their enrolment says")
+	}
+	if d.Mediation != nil && d.Mediation.Broken {
+		say("the mediation log cannot be written: check the disk, then restart the node")
 	}
 	d.Healthy = len(d.Problems) == 0
 }

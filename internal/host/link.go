@@ -209,7 +209,7 @@ func (l *link) run() {
 		case o.done != nil:
 			l.pop(o, err)
 			continue
-		case errors.Is(err, errNever):
+		case errors.Is(err, errNever), errors.Is(err, errRevoked):
 			l.pop(o, err)
 			l.h.undeliverable(l.peer, o, err)
 			continue
@@ -278,48 +278,44 @@ func (l *link) send(o *outgoing) error {
 	if err != nil {
 		return l.traced(o, false, err)
 	}
-	if err := l.sendOn(ctx, s, frame, o); err != nil && !fresh {
-		// An old stream may have died long ago, and a gift wrap may be too small for what a better rung would take.
-		if s, _, err = l.open(ctx, ""); err != nil {
-			return l.traced(o, true, err)
+	wider, err := l.sendOn(ctx, s, frame, o)
+	if err != nil && !fresh && !errors.Is(err, errNever) { // an old stream may have died long ago
+		if s, fresh, err = l.open(ctx, ""); err == nil {
+			wider, err = l.sendOn(ctx, s, frame, o)
 		}
-		if err := l.sendOn(ctx, s, frame, o); err != nil {
-			return l.traced(o, true, err)
-		}
-		fresh = true
-	} else if err != nil {
+	}
+	if err != nil {
 		return l.traced(o, true, err)
 	}
-	if fresh && !o.anonymous && !l.relay {
+	if (fresh || wider) && !o.anonymous && !l.relay {
 		l.h.step(mesh.Connected{Peer: l.peer, Created: o.created})
 	}
-	return l.traced(o, fresh, nil)
+	return l.traced(o, fresh || wider, nil)
 }
 
-// sendOn sends on one stream, which is lost if that fails. A frame that the carrier does not take is tried on the other rungs; if none of
-// them holds, it never goes out.
-func (l *link) sendOn(ctx context.Context, s transport.Stream, frame []byte, o *outgoing) error {
-	err := sendFrame(ctx, s, frame, o)
-	if !errors.Is(err, transport.ErrFrameTooLarge) {
-		if err != nil {
-			l.lost(s)
-			return fmt.Errorf("send: %w", err)
-		}
-		return nil
-	}
-	if len(frame) > transport.MaxFrame {
-		return fmt.Errorf("%w: %w", errNever, err)
+// sendOn sends on one stream, which is lost if that fails. A frame that the carrier does not take is tried on the other rungs: wider says that
+// one of them held, and is used from now on. If none does, the frame never goes out.
+func (l *link) sendOn(ctx context.Context, s transport.Stream, frame []byte, o *outgoing) (wider bool, err error) {
+	err = sendFrame(ctx, s, frame, o)
+	switch {
+	case err == nil:
+		return false, nil
+	case !errors.Is(err, transport.ErrFrameTooLarge):
+		l.lost(s)
+		return false, fmt.Errorf("send: %w", err)
+	case len(frame) > transport.MaxFrame:
+		return false, fmt.Errorf("%w: %w", errNever, err)
 	}
 	l.lost(s)
-	wider, _, climbErr := l.open(ctx, s.Scheme())
+	other, fresh, climbErr := l.open(ctx, s.Scheme())
 	if climbErr != nil {
-		return fmt.Errorf("%w by %s, of which no frame may have %d octets, and nothing else holds: %w", errNever, s.Scheme(), len(frame), climbErr)
+		return false, fmt.Errorf("%w by %s, of which no frame may have %d octets, and nothing else holds: %w", errNever, s.Scheme(), len(frame), climbErr)
 	}
-	if err := sendFrame(ctx, wider, frame, o); err != nil {
-		l.lost(wider)
-		return fmt.Errorf("send: %w", err)
+	if err := sendFrame(ctx, other, frame, o); err != nil {
+		l.lost(other)
+		return false, fmt.Errorf("send: %w", err)
 	}
-	return nil
+	return fresh, nil
 }
 
 func sendFrame(ctx context.Context, s transport.Stream, frame []byte, o *outgoing) error {

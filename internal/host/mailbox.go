@@ -23,6 +23,7 @@ type mailbox struct {
 	inbox  *mediate.Inbox
 	wake   chan struct{}                  // closed and made anew when the leaf wakes
 	asleep bool                           // nothing is connected
+	at     map[nostr.PubKey]bool          // mediators that serve us now
 	gone   map[nostr.PubKey]chan struct{} // signalled when the session with a mediator ends
 }
 
@@ -33,7 +34,7 @@ const (
 )
 
 func newMailbox(h *Host) *mailbox {
-	b := &mailbox{h: h, inbox: mediate.NewInbox(inboxSize, inboxTries), wake: make(chan struct{}), gone: map[nostr.PubKey]chan struct{}{}}
+	b := &mailbox{h: h, inbox: mediate.NewInbox(inboxSize, inboxTries), wake: make(chan struct{}), gone: map[nostr.PubKey]chan struct{}{}, at: map[nostr.PubKey]bool{}}
 	for _, m := range h.cfg.Mediators {
 		b.gone[m] = make(chan struct{}, 1)
 	}
@@ -111,6 +112,7 @@ func (b *mailbox) attend(mediator nostr.PubKey) {
 		default:
 		}
 		err := b.register(mediator)
+		b.served(mediator, err == nil)
 		if err == nil {
 			backoff = minBackoff
 			b.h.cfg.Log.Info("registered with a mediator", "mediator", mediator.String()[:12])
@@ -119,6 +121,7 @@ func (b *mailbox) attend(mediator nostr.PubKey) {
 			case <-b.h.ctx.Done():
 				return
 			}
+			b.served(mediator, false)
 			continue
 		}
 		b.h.cfg.Log.Info("a mediator does not serve us; trying again", "mediator", mediator.String()[:12], "in", backoff, "err", err)
@@ -229,5 +232,19 @@ func (b *mailbox) deliver(envelope []byte) (safe bool) {
 	return poison
 }
 
-// MyMediators are the mediators of this node, if it is a leaf.
-func (h *Host) MyMediators() []nostr.PubKey { return h.cfg.Mediators }
+func (b *mailbox) served(mediator nostr.PubKey, yes bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.at[mediator] = yes
+}
+
+// MyMediators are the mediators of this node, if it is a leaf, and whether each serves it now.
+func (h *Host) MyMediators() map[nostr.PubKey]bool {
+	out := map[nostr.PubKey]bool{}
+	for _, m := range h.cfg.Mediators {
+		h.mailbox.mu.Lock()
+		out[m] = h.mailbox.at[m]
+		h.mailbox.mu.Unlock()
+	}
+	return out
+}

@@ -208,6 +208,25 @@ func (m *mediation) holds(did string) bool {
 	return m.state.Registered(did)
 }
 
+// Held is how much a mediator holds, for all clients together.
+type Held struct {
+	Clients int   `json:"clients"`
+	Live    int   `json:"live"` // connected and taking what comes
+	Octets  int64 `json:"octets"`
+	Broken  bool  `json:"broken,omitempty"` // the log cannot be written: nothing is taken before a restart
+}
+
+// Held tells what this node holds for leaves; nil if it does not mediate.
+func (h *Host) Held() *Held {
+	m := h.mediation
+	if m == nil {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return &Held{Clients: m.state.Clients(), Live: len(m.state.Live()), Octets: m.state.Bytes(), Broken: m.down != nil}
+}
+
 // parted ends what belonged to a peer's session.
 func (h *Host) parted(peer nostr.PubKey) {
 	if h.mediation != nil {

@@ -71,7 +71,7 @@ func TestALeafBehindTwoMediators(t *testing.T) {
 	if p, _ := leaf.pinged(t, sender.did(t), anchors[0].url); !p.OK || p.Carrier != "mediator" {
 		t.Errorf("the leaf pings: %+v", p)
 	}
-	if out, code := run(t, "", "--dir", leafDir, "net", "doctor"); code != 0 || !strings.Contains(out, "all is well") {
+	if out, code := run(t, "", "--dir", leafDir, "net", "doctor"); code != 0 || !strings.Contains(out, "all is well") || strings.Count(out, "serves us") != 2 {
 		t.Errorf("the leaf's doctor: status %d\n%s", code, out)
 	}
 

@@ -35,6 +35,9 @@ func (m *Mediator) Waiting(clientDID string) (waiting, aside int) {
 // Registered reports whether a DID is a client.
 func (m *Mediator) Registered(clientDID string) bool { return m.clients[clientDID] != nil }
 
+// Clients is how many are registered.
+func (m *Mediator) Clients() int { return len(m.clients) }
+
 // Live are the clients that want what comes at once, in a fixed order.
 func (m *Mediator) Live() (clients []string) {
 	for _, name := range m.names() {
