@@ -33,6 +33,7 @@ type Disk struct {
 	mu     sync.Mutex // guards what follows, and the order of journal and names
 	x      *index
 	j      journal
+	dirs   map[string]bool // those under blobs that are there
 	closed bool
 
 	room quota
@@ -67,7 +68,7 @@ func OpenDisk(dir string, max int64, log *slog.Logger) (*Disk, error) {
 }
 
 func openDisk(fsys files, max int64, log *slog.Logger) (*Disk, error) {
-	d := &Disk{fs: fsys, log: log, x: newIndex(), room: quota{max: max}}
+	d := &Disk{fs: fsys, log: log, x: newIndex(), dirs: map[string]bool{}, room: quota{max: max}}
 	if err := d.prepare(); err != nil {
 		return nil, fmt.Errorf("open the blob store: %w", err)
 	}
@@ -88,11 +89,6 @@ func openDisk(fsys files, max int64, log *slog.Logger) (*Disk, error) {
 func (d *Disk) prepare() error {
 	for _, dir := range []string{"tmp", "blobs"} {
 		if err := d.fs.MkdirAll(dir); err != nil {
-			return err
-		}
-	}
-	for i := range 256 {
-		if err := d.fs.MkdirAll(fmt.Sprintf("blobs/%02x", i)); err != nil {
 			return err
 		}
 	}
@@ -117,15 +113,22 @@ type onDisk struct {
 // scan lists the blobs by their files. A file with another name than a hash is not ours and is left alone.
 func (d *Disk) scan() (map[Hash]onDisk, error) {
 	found := map[Hash]onDisk{}
-	for i := range 256 {
-		dir := fmt.Sprintf("blobs/%02x", i)
-		list, err := d.fs.ReadDir(dir)
+	dirs, err := d.fs.ReadDir("blobs")
+	if err != nil {
+		return nil, err
+	}
+	for _, dir := range dirs {
+		if !dir.IsDir() || len(dir.Name()) != 2 || !isHex(dir.Name()) {
+			continue
+		}
+		d.dirs["blobs/"+dir.Name()] = true
+		list, err := d.fs.ReadDir("blobs/" + dir.Name())
 		if err != nil {
 			return nil, err
 		}
 		for _, f := range list {
 			h, err := ParseHash(f.Name())
-			if err != nil || int(h[0]) != i || !f.Type().IsRegular() {
+			if err != nil || f.Name()[:2] != dir.Name() || !f.Type().IsRegular() {
 				continue
 			}
 			info, err := f.Info()
@@ -429,6 +432,9 @@ func (d *Disk) keep(tmp string, h Hash, n int64, in *Incoming) (m Meta, created 
 		return m, false, 0, false, err
 	}
 	heals := e != nil
+	if err := d.makeDir(h); err != nil {
+		return m, false, 0, false, err
+	}
 	put := putRecord(h, n, in)
 	if err := d.j.add(put); err != nil {
 		return m, false, 0, false, err
@@ -463,6 +469,23 @@ func (d *Disk) keep(tmp string, h Hash, n int64, in *Incoming) (m Meta, created 
 		f.Close()
 	}
 	return e.clone(), true, grown + n, true, nil
+}
+
+// makeDir makes a blob's directory durable.
+func (d *Disk) makeDir(h Hash) error {
+	dir := blobDir(h)
+	if d.dirs[dir] {
+		return nil
+	}
+	err := d.fs.MkdirAll(dir)
+	if err == nil {
+		err = d.fs.SyncDir("blobs")
+	}
+	if err != nil {
+		return fmt.Errorf("make the blob's directory: %w", err)
+	}
+	d.dirs[dir] = true
+	return nil
 }
 
 // addOwner notes an owner durably, unless it is one already.
