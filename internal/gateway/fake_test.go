@@ -74,6 +74,7 @@ type fakeRelay struct {
 	pageCap  int    // of a REQ's answer; 0 for none
 	hints    bool   // NIP-67
 	noNeg    string // what NEG-OPEN gets instead
+	endless  bool   // NEG answers with a fingerprint that nothing has, for ever
 	negMax   int    // records; over it, NEG-ERR blocked
 	silent   bool   // to NEG
 	authKey  bool   // everything needs authentication
@@ -388,6 +389,10 @@ func (c *fakeConn) negOpen(m *nostr.NegOpenMessage) {
 }
 
 func (c *fakeConn) negMsg(sub string, msg []byte) {
+	if c.r.endless {
+		c.send(nostr.AppendNegMsg(nil, sub, append([]byte{0x61, 0, 0, 1}, "sixteen octets.."...)))
+		return
+	}
 	s := c.negs[sub]
 	if s == nil {
 		c.send(nostr.AppendNegErr(nil, sub, "closed: unknown session"))

@@ -33,6 +33,10 @@ func (c *Conn) onNeg(sub string, r negReply) {
 	}
 }
 
+// maxIdleRounds is how many answers may come in a row without a difference in them. An honest relay narrows a
+// difference down by a factor of 16 with each, and begins with the next one when it has told that.
+const maxIdleRounds = 64
+
 // NegStats tells how a session went.
 type NegStats struct {
 	Messages int // both ways
@@ -73,7 +77,7 @@ func (c *Conn) reconcile(ctx context.Context, f nostr.Filter, set negentropy.Set
 		}
 	}()
 
-	client := negentropy.NewClient(set, frameLimit)
+	client, idle := negentropy.NewClient(set, frameLimit), 0
 	msg := client.Initiate()
 	frame := nostr.AppendNegOpen(nil, id, f, msg)
 	for {
@@ -95,7 +99,11 @@ func (c *Conn) reconcile(ctx context.Context, f nostr.Filter, set negentropy.Set
 		if err != nil {
 			return st, fmt.Errorf("the relay's answer: %w", err)
 		}
+		if idle++; idle > maxIdleRounds {
+			return st, fmt.Errorf("%w: %d answers in a row told no difference, and asked for more", ErrProtocol, idle)
+		}
 		if len(have)+len(need) > 0 {
+			idle = 0
 			on, err := onDiff(have, need)
 			if err != nil || !on {
 				return st, err

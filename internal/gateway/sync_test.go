@@ -548,3 +548,15 @@ func TestSinkRecordsRefusals(t *testing.T) {
 		t.Error("what may pass later was refused for good")
 	}
 }
+
+// TestSyncEndlessAnswers: a relay that answers for ever without telling a difference is left.
+func TestSyncEndlessAnswers(t *testing.T) {
+	world(t, func(t *testing.T, r *fakeRelay, local *store.Memory) {
+		fill(t, local, events(40, "ours")...)
+		r.endless = true
+		rep, err := trySync(t, r, local, SyncOptions{Direction: Both})
+		if ExitCode(err) != spec.ExitInvalid || rep.Messages > 3*maxIdleRounds {
+			t.Errorf("after %d messages: %v, status %d", rep.Messages, err, ExitCode(err))
+		}
+	})
+}
