@@ -255,7 +255,7 @@ func (h *Host) perform(eff mesh.Effect) (next mesh.Input, answer bool, err error
 			return nil, false, fmt.Errorf("sign a receipt: %w", err)
 		}
 		eff.Receipt.Sig = sig
-		return mesh.ReceiptSigned{Issuer: eff.Issuer, Receipt: eff.Receipt}, false, nil
+		return mesh.ReceiptSigned(eff), false, nil
 	case mesh.Send:
 		return nil, false, h.post(eff)
 	case mesh.SendProblem:
@@ -283,7 +283,7 @@ func (h *Host) issue(eff mesh.IssueGrant) (mesh.Input, error) {
 	if err := h.cfg.Publish(h.ctx, e); err != nil {
 		return nil, fmt.Errorf("publish a grant: %w", err)
 	}
-	return mesh.GrantIssued{Subject: eff.Subject, Grant: eff.Grant}, nil
+	return mesh.GrantIssued(eff), nil
 }
 
 // arm sets the alarm that mesh asked for.
