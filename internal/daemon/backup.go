@@ -116,8 +116,12 @@ func readBackup(path string) (map[string][]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
+	return parseBackup(f)
+}
+
+func parseBackup(in io.Reader) (map[string][]byte, error) {
 	files := map[string][]byte{}
-	r := tar.NewReader(f)
+	r := tar.NewReader(in)
 	for {
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {

@@ -97,12 +97,13 @@ func (f *federation) watch(ctx context.Context, p place) {
 }
 
 // wantedHere are the filters by which other nodes are found: their descriptors by the protocol that every node speaks, and the
-// revocations of keys.
+// revocations of keys, and heartbeats while they are sent.
 func wantedHere() []nostr.Filter {
 	limit := 500
 	return []nostr.Filter{
 		{Kinds: []nostr.Kind{spec.KindDescriptor}, Tags: []nostr.TagFilter{{Letter: 'c', Values: []string{spec.PIURIPeering}}}, Limit: &limit},
 		{Kinds: []nostr.Kind{spec.KindRevocation}, Limit: &limit},
+		{Kinds: []nostr.Kind{spec.KindHeartbeat}, Limit: &limit},
 	}
 }
 
@@ -143,7 +144,7 @@ func (f *federation) watchOnce(ctx context.Context, p place, good func()) error 
 
 // watchOwn sees what comes in by any of this relay's doors: a client's socket, a sync, an import, a peer.
 func (f *federation) watchOwn(ctx context.Context) {
-	feed := f.n.relay.Follow([]nostr.Filter{{Kinds: []nostr.Kind{spec.KindDescriptor, spec.KindRevocation}}}, 256)
+	feed := f.n.relay.Follow([]nostr.Filter{{Kinds: []nostr.Kind{spec.KindDescriptor, spec.KindRevocation, spec.KindHeartbeat}}}, 256)
 	defer feed.Close()
 	f.scanStore(ctx)
 	for {
@@ -181,6 +182,8 @@ func (f *federation) notice(ctx context.Context, e *nostr.Event, from string, he
 	}
 	now := time.Now().Unix()
 	switch e.Kind {
+	case spec.KindHeartbeat:
+		return f.heard(ctx, e, held, now)
 	case spec.KindRevocation:
 		r, err := identity.CheckRevocation(e, nil, held)
 		if err != nil {

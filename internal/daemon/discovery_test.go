@@ -203,3 +203,43 @@ func TestNetworkOf(t *testing.T) {
 		}
 	}
 }
+
+func FuzzReadInvitation(f *testing.F) {
+	f.Add("didcomm://invite?_oob=eyJpZCI6IjEiLCJ0eXBlIjoiaHR0cHM6Ly9kaWRjb21tLm9yZy9vdXQtb2YtYmFuZC8yLjAvaW52aXRhdGlvbiIsImZyb20iOiIifQ")
+	f.Add("https://example.org/?_oob=e30")
+	f.Fuzz(func(t *testing.T, link string) {
+		if i, err := ReadInvitation(link, time.Unix(1_800_000_000, 0)); err == nil {
+			if _, err := identity.ParseDID(i.DID); err != nil {
+				t.Errorf("an invitation from %q", i.DID)
+			}
+		}
+	})
+}
+
+func TestHeartbeatThatContradictsMakesUsLook(t *testing.T) {
+	k, err := openKnown(filepath.Join(t.TempDir(), "known.json"), quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := nostr.SecretKey{31: 3}.PubKey()
+	at := []identity.Endpoint{{Scheme: "wss", Address: "wss://old.example.org"}}
+	e := &nostr.Event{ID: nostr.ID{1}}
+	k.learn(&identity.Descriptor{Subject: node, CreatedAt: 100, Expiration: 1 << 40, Endpoints: at}, e, "relay x", 110)
+	now := int64(10_000)
+	if d, seek := k.heard(&identity.Heartbeat{Subject: node, Endpoints: identity.EndpointsDigest(at)}, now); d != e || seek {
+		t.Error("a heartbeat that agrees makes us look")
+	}
+	moved := &identity.Heartbeat{Subject: node, Endpoints: identity.EndpointsDigest(nil)}
+	if _, seek := k.heard(moved, now); !seek {
+		t.Error("a heartbeat of changed doors does not")
+	}
+	if _, seek := k.heard(moved, now+1); seek {
+		t.Error("every heartbeat makes us look")
+	}
+	if d, _ := k.heard(&identity.Heartbeat{Subject: nostr.PubKey{7}}, now); d != nil {
+		t.Error("a heartbeat of nobody known")
+	}
+	if k.list(now)[0].Heard != now+1 {
+		t.Errorf("last heard at %d", k.list(now)[0].Heard)
+	}
+}

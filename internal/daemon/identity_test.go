@@ -377,3 +377,41 @@ func TestFromStoreTakesNoExpiredDescriptor(t *testing.T) {
 		t.Errorf("an expired descriptor: %v, %v", got, err)
 	}
 }
+
+func FuzzBackup(f *testing.F) {
+	var buf bytes.Buffer
+	w := tar.NewWriter(&buf)
+	for name, text := range map[string]string{"node.yaml": string(DefaultConfig("127.0.0.1:1").YAML()), "keys/node.key": "x", "keys/agreement.key": "x", "keys/transport.key": "x"} {
+		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(text)), Typeflag: tar.TypeReg}); err != nil {
+			f.Fatal(err)
+		}
+		if _, err := w.Write([]byte(text)); err != nil {
+			f.Fatal(err)
+		}
+	}
+	w.Close()
+	f.Add(buf.Bytes())
+	f.Add([]byte("no archive"))
+	f.Fuzz(func(t *testing.T, archive []byte) {
+		files, err := parseBackup(bytes.NewReader(archive))
+		for name := range files {
+			if err == nil && (strings.Contains(name, "..") || strings.HasPrefix(name, "/")) {
+				t.Errorf("a file %q", name)
+			}
+		}
+	})
+}
+
+func FuzzConfig(f *testing.F) {
+	f.Add(string(DefaultConfig("127.0.0.1:7777").YAML()))
+	f.Add("apiVersion: fleetmesh.org/v1alpha1\nkind: MeshNode\nspec: {shards: [{name: x, filter: {kinds: [1]}}]}")
+	f.Fuzz(func(t *testing.T, text string) {
+		c, err := ParseConfig([]byte(text))
+		if err != nil {
+			return
+		}
+		if _, err := ParseConfig(c.YAML()); err != nil {
+			t.Errorf("what was taken is not taken again: %v\n%s", err, c.YAML())
+		}
+	})
+}

@@ -21,6 +21,7 @@ type KnownNode struct {
 	From       string              `json:"learned_from"` // "relay URL", "bootstrap URL", "dns seed URL", "peer DID", "this relay", "invitation", "operator"
 	First      int64               `json:"first_seen"`   // unix seconds, as are those below
 	Seen       int64               `json:"last_seen"`    // when its newest descriptor was seen first
+	Heard      int64               `json:"last_heartbeat,omitempty"`
 	Class      string              `json:"class"`
 	Operator   string              `json:"operator,omitempty"`
 	Endpoints  []identity.Endpoint `json:"endpoints"`
@@ -35,7 +36,8 @@ type KnownNode struct {
 	Live       bool                `json:"live"`                // at the time of the answer
 	Peer       bool                `json:"peer"`                // a peering stands
 
-	event *nostr.Event // the descriptor, where it is at hand
+	event  *nostr.Event // the descriptor, where it is at hand
+	sought int64        // when a heartbeat last made us look for a newer one
 }
 
 // maxKnown bounds the table. Beyond it the node whose descriptor ended first goes; those that are revoked stay longest.
