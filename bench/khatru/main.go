@@ -22,9 +22,6 @@ import (
 	"fiatjaf.com/nostr/khatru"
 )
 
-// maxLimit is the most events of one filter; the same as meshnode's default.
-const maxLimit = 5000
-
 func main() {
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "khatru:", err)
@@ -42,6 +39,7 @@ func run() error {
 	listen := flag.String("listen", "127.0.0.1:0", "address to serve on")
 	dir := flag.String("dir", "", "where the store lives; a temporary directory if empty")
 	name := flag.String("store", "", "lmdb (needs cgo), bolt, or slice, which is in memory; default: the best that was built in")
+	limit := flag.Int("limit", 5000, "most events of one filter, as meshnode's default; khatru's reconciliation sees no more events either, so NEG wants a larger one")
 	flag.Parse()
 	if *name == "" {
 		*name = "bolt"
@@ -69,15 +67,15 @@ func run() error {
 		return fmt.Errorf("open the %s store: %w", *name, err)
 	}
 	defer db.Close()
-	return serve(db, *name, *dir, *listen)
+	return serve(db, *name, *dir, *listen, *limit)
 }
 
 // serve runs the relay until it is told to end. One line of JSON tells where it is.
-func serve(db eventstore.Store, name, dir, listen string) error {
+func serve(db eventstore.Store, name, dir, listen string, limit int) error {
 	relay := khatru.NewRelay()
 	relay.Log = log.New(io.Discard, "", 0)
 	relay.Negentropy = true
-	relay.UseEventstore(db, maxLimit)
+	relay.UseEventstore(db, limit)
 	l, err := net.Listen("tcp", listen)
 	if err != nil {
 		return err
