@@ -260,6 +260,9 @@ func (h *Host) open(frame []byte) (*arrival, error) {
 	if err := h.replay.Admit(time.Now(), sender, u.Message); err != nil {
 		return nil, err
 	}
+	if _, before := h.seen[seenName(from, a.m.ID)]; before && weighty(a) {
+		return nil, didcomm.ErrReplay
+	}
 	return a, nil
 }
 
@@ -316,8 +319,8 @@ func (h *Host) grant(e *nostr.Event) error {
 
 // take handles one opened message.
 func (h *Host) take(a *arrival) {
-	if h.observe != nil {
-		h.observe(a)
+	if h.cfg.observe != nil {
+		h.cfg.observe(a)
 	}
 	if h.takeStandard(a) {
 		return
@@ -342,6 +345,7 @@ func (h *Host) take(a *arrival) {
 			envelopes++
 		}
 	}
+	defer h.handled(a)
 	answers := h.step(mesh.Received{
 		From: a.from, Anonymous: a.anonymous, Type: spec.MessageType(a.m.Type), ID: a.m.ID, Thread: a.m.Thread(),
 		Created: a.m.CreatedTime, Octets: a.octets, Envelopes: envelopes, Body: a.m.Body, Invited: h.invited(a),

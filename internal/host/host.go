@@ -58,6 +58,8 @@ type Config struct {
 	Verifier   nostr.Verifier        // nil: nostr.NewVerifier()
 	Random     io.Reader             // of blindings; nil: crypto/rand
 	Log        *slog.Logger          // nil discards
+
+	observe func(*arrival) // tests: sees every message that is taken
 }
 
 // Host runs one mesh node.
@@ -72,9 +74,8 @@ type Host struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 
-	observe   func(*arrival) // tests: sees every message that is taken; nil otherwise
-	mediation *mediation     // what we hold for leaves; nil: nothing
-	mailbox   *mailbox       // of a leaf; nil for others
+	mediation *mediation // what we hold for leaves; nil: nothing
+	mailbox   *mailbox   // of a leaf; nil for others
 
 	mu       sync.Mutex // guards what follows; mesh takes one input at a time
 	node     *mesh.Node
@@ -84,6 +85,7 @@ type Host struct {
 	relays   map[nostr.PubKey]*link              // of what clients of our mediation send out
 	waiting  map[string]json.RawMessage          // durable messages that were found in the journal and are not queued yet
 	ways     map[nostr.PubKey]transport.Endpoint // that carried the last session with a peer
+	seen     map[string]int64                    // messages that were handled before, by key of the journal, and until when they could come again
 	asked    map[string]question                 // by thread: who waits for an answer
 	sessions map[string]*session
 	peers    map[nostr.PubKey]*identity.Descriptor
@@ -149,7 +151,7 @@ func (h *Host) restore() error {
 	}
 	h.node = mesh.New(h.cfg.Mesh)
 	records := j.Records()
-	h.waiting, h.ways = takeOut(records), takeWays(records)
+	h.waiting, h.ways, h.seen = takeOut(records), takeWays(records), takeSeen(records)
 	if err := h.node.Restore(records); err != nil {
 		return err
 	}

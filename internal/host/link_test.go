@@ -448,3 +448,84 @@ func TestExamineLeavesNoTrace(t *testing.T) {
 		b.stop()
 	})
 }
+
+// TestAnOldEndDoesNotEndANewPeering records the frame that ends a peering, makes the peering anew, restarts, and plays the frame again.
+func TestAnOldEndDoesNotEndANewPeering(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := transport.NewMemory("memory")
+		var mu sync.Mutex
+		var frames [][]byte
+		rigs := fleet(t, net, 2, func(i int, c *Config) {
+			if i == 0 {
+				c.Transports = []transport.Transport{tap{net, func(f []byte) { mu.Lock(); frames = append(frames, f); mu.Unlock() }}}
+			}
+		})
+		a, b := rigs[0], rigs[1]
+		want := []mesh.Want{{Shard: "notes", Filter: json.RawMessage(`{"kinds":[1]}`), Mode: mesh.ModeBoth}}
+		peer := func() {
+			for _, p := range []struct{ r, other *rig }{{b, a}, {a, b}} {
+				if err := p.r.host.AddPeer(t.Context(), p.other.pub, spec.TierMember, want, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			<-time.After(time.Minute)
+			if p := b.host.Peers()[0]; p.Stage != "active" {
+				b.dump(t)
+				t.Fatalf("b has the peering as %s", p.Stage)
+			}
+		}
+		peer()
+		a.host.mu.Lock()
+		l := a.host.links[b.pub]
+		a.host.mu.Unlock()
+		l.close() // so that what follows goes over the tap
+		a.host.EndPeer(b.pub, "for now")
+		<-time.After(time.Minute)
+		if p := b.host.Peers()[0]; p.Stage != "ended" {
+			t.Fatalf("b has the peering as %s", p.Stage)
+		}
+		mu.Lock()
+		old := slices.Clone(frames)
+		mu.Unlock()
+		peer()
+		b.restart()
+		<-time.After(time.Minute)
+		for _, f := range old {
+			s, err := net.Dial(t.Context(), transport.Endpoint{Scheme: "memory", Address: "Ab"}, b.pub)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Send(t.Context(), f); err != nil {
+				t.Fatal(err)
+			}
+			<-time.After(time.Second)
+			s.Close()
+		}
+		if p := b.host.Peers()[0]; p.Stage != "active" {
+			t.Errorf("a replayed frame made the peering %s", p.Stage)
+		}
+		a.stop()
+		b.stop()
+	})
+}
+
+// tap shows a test what goes out.
+type tap struct {
+	transport.Transport
+	saw func([]byte)
+}
+
+func (p tap) Dial(ctx context.Context, ep transport.Endpoint, peer nostr.PubKey) (transport.Stream, error) {
+	s, err := p.Transport.Dial(ctx, ep, peer)
+	return &tapStream{s, p.saw}, err
+}
+
+type tapStream struct {
+	transport.Stream
+	saw func([]byte)
+}
+
+func (s *tapStream) Send(ctx context.Context, frame []byte) error {
+	s.saw(bytes.Clone(frame))
+	return s.Stream.Send(ctx, frame)
+}

@@ -54,8 +54,18 @@ type estuary struct {
 func newEstuary(t *testing.T) *estuary {
 	t.Helper()
 	e := &estuary{t: t, net: transport.NewMemory("wss"), got: map[string]int{}}
+	var mu sync.Mutex
 	byKey := map[nostr.PubKey]*rig{}
-	find := func(k nostr.PubKey) *nostr.Event { return byKey[k].desc }
+	find := func(k nostr.PubKey) *nostr.Event {
+		mu.Lock()
+		defer mu.Unlock()
+		return byKey[k].desc
+	}
+	know := func(r *rig) {
+		mu.Lock()
+		defer mu.Unlock()
+		byKey[r.pub] = r
+	}
 	for i := range e.mediators {
 		e.logs[i] = new(safeBuffer)
 		r := newRigWith(t, e.net, fmt.Sprint("m", i), byte(10+i), mesh.EnrolOpen, find,
@@ -66,30 +76,32 @@ func newEstuary(t *testing.T) *estuary {
 				lim := mediate.DefaultLimits()
 				c.Mediator, c.Log = &lim, slog.New(slog.NewTextHandler(e.logs[i], &slog.HandlerOptions{Level: slog.LevelDebug}))
 			})
-		e.mediators[i], byKey[r.pub] = r, r
+		e.mediators[i] = r
+		know(r)
 	}
 	e.sender = newRigWith(t, e.net, "s", 1, mesh.EnrolClosed, find, nil, nil)
-	byKey[e.sender.pub] = e.sender
+	know(e.sender)
 	both := []nostr.PubKey{e.mediators[0].pub, e.mediators[1].pub}
 	e.leaf = newRigWith(t, e.net, "l", 2, mesh.EnrolClosed, find,
 		func(d *identity.Descriptor) {
 			d.Class, d.Endpoints, d.Mediators = spec.ClassLeaf, nil, both
-			byKey[d.Subject] = &rig{} // filled in before anybody asks
 		},
-		func(c *Config) { c.Mediators = both })
-	byKey[e.leaf.pub] = e.leaf
+		func(c *Config) {
+			c.Mediators = both
+			c.observe = func(a *arrival) {
+				if a.m.Type == didcomm.TypePing {
+					e.mu.Lock()
+					e.got[a.m.ID]++
+					e.mu.Unlock()
+				}
+			}
+		})
+	know(e.leaf)
 	if err := e.leaf.host.Learn(e.sender.desc); err != nil {
 		t.Fatal(err)
 	}
 	if err := e.sender.host.Learn(e.leaf.desc); err != nil {
 		t.Fatal(err)
-	}
-	e.leaf.host.observe = func(a *arrival) {
-		if a.m.Type == didcomm.TypePing {
-			e.mu.Lock()
-			e.got[a.m.ID]++
-			e.mu.Unlock()
-		}
 	}
 	return e
 }
