@@ -77,12 +77,13 @@ func (c *importCmd) open(a *app) (io.ReadCloser, int64, error) {
 }
 
 // feed reads lines and offers them in batches, with progress.
-func (c *importCmd) feed(a *app, in io.Reader, size int64, offer func([][]byte) (daemon.Imported, error)) (total daemon.Imported, err error) {
+func (c *importCmd) feed(a *app, in io.Reader, size int64, offer func([]daemon.Line) (daemon.Imported, error)) (total daemon.Imported, err error) {
 	r := bufio.NewReaderSize(in, 1<<20)
 	bar := a.progress("import", size)
 	defer bar.end()
-	var batch [][]byte
+	var batch []daemon.Line
 	var read int64
+	no := 0
 	flush := func() error {
 		got, err := offer(batch)
 		total.Add(got)
@@ -96,8 +97,9 @@ func (c *importCmd) feed(a *app, in io.Reader, size int64, offer func([][]byte) 
 			line = bytes.TrimPrefix(line, []byte("\ufeff")) // some editors put a byte order mark before a text
 		}
 		read += int64(len(line))
+		no++
 		if line = bytes.TrimSpace(line); len(line) > 0 {
-			batch = append(batch, line)
+			batch = append(batch, daemon.Line{No: no, Text: string(line)})
 		}
 		if len(batch) >= importBatch || (err != nil && len(batch) > 0) {
 			if ferr := flush(); ferr != nil {
@@ -117,21 +119,17 @@ func (c *importCmd) feed(a *app, in io.Reader, size int64, offer func([][]byte) 
 }
 
 // offers returns how to offer lines: to the running node, or to the store of a stopped one.
-func (a *app) offers(noVerify bool) (offer func([][]byte) (daemon.Imported, error), done func() error, err error) {
+func (a *app) offers(noVerify bool) (offer func([]daemon.Line) (daemon.Imported, error), done func() error, err error) {
 	if a.running() {
-		return func(lines [][]byte) (r daemon.Imported, err error) {
-			raw := make([]string, len(lines))
-			for i, l := range lines {
-				raw[i] = string(l)
-			}
-			return r, a.call("events.import", daemon.ImportParams{Lines: raw, NoVerify: noVerify}, &r, nil)
+		return func(lines []daemon.Line) (r daemon.Imported, err error) {
+			return r, a.call("events.import", daemon.ImportParams{Lines: lines, NoVerify: noVerify}, &r, nil)
 		}, func() error { return nil }, nil
 	}
 	s, err := daemon.OpenOffline(a.dir)
 	if err != nil {
 		return nil, nil, err
 	}
-	return func(lines [][]byte) (daemon.Imported, error) { return s.Import(a.ctx, lines, noVerify) }, s.Close, nil
+	return func(lines []daemon.Line) (daemon.Imported, error) { return s.Import(a.ctx, lines, noVerify) }, s.Close, nil
 }
 
 type exportCmd struct {

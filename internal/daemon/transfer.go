@@ -15,8 +15,14 @@ import (
 
 // ImportParams are those of events.import.
 type ImportParams struct {
-	Lines    []string `json:"lines"`
-	NoVerify bool     `json:"no_verify,omitempty"`
+	Lines    []Line `json:"lines"`
+	NoVerify bool   `json:"no_verify,omitempty"`
+}
+
+// Line is one line of an import, with its number in the input, so that what is wrong with it can be found there.
+type Line struct {
+	No   int    `json:"no"`
+	Text string `json:"text"`
 }
 
 // Imported counts what became of imported lines. Examples name the first few that were not taken, without their content.
@@ -65,13 +71,13 @@ func (i *Imported) count(o store.Outcome) {
 }
 
 // parse reads lines into events; those that are none are counted.
-func (i *Imported) parse(lines [][]byte) (events []*nostr.Event) {
+func (i *Imported) parse(lines []Line) (events []*nostr.Event) {
 	for _, line := range lines {
 		i.Lines++
-		e, err := nostr.ParseEvent(line)
+		e, err := nostr.ParseEvent([]byte(line.Text))
 		if err != nil {
 			i.Invalid++
-			i.example(fmt.Sprintf("line %d: %v", i.Lines, err))
+			i.example(fmt.Sprintf("line %d: %v", line.No, err))
 			continue
 		}
 		events = append(events, e)
@@ -81,11 +87,7 @@ func (i *Imported) parse(lines [][]byte) (events []*nostr.Event) {
 
 // importEvents is events.import: the same path as a client's event, but for rates.
 func (n *node) importEvents(ctx context.Context, p ImportParams) (got Imported, err error) {
-	lines := make([][]byte, len(p.Lines))
-	for i, l := range p.Lines {
-		lines[i] = []byte(l)
-	}
-	events := got.parse(lines)
+	events := got.parse(p.Lines)
 	verdicts, err := n.relay.Publish(ctx, events, policy.FromImport)
 	if err != nil {
 		return got, fmt.Errorf("import: %w", err)
@@ -179,7 +181,7 @@ func (o *Offline) Close() error { return o.store.Close() }
 func (o *Offline) Store() store.Store { return o.store }
 
 // Import takes lines as a running node would.
-func (o *Offline) Import(ctx context.Context, lines [][]byte, noVerify bool) (got Imported, err error) {
+func (o *Offline) Import(ctx context.Context, lines []Line, noVerify bool) (got Imported, err error) {
 	events := got.parse(lines)
 	welcome := events[:0]
 	var verdicts []bool
