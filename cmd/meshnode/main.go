@@ -124,6 +124,8 @@ func (a *app) status(err error) int {
 	case errors.Is(err, control.ErrNoNode):
 		code = spec.ExitUnreachable
 		err = fmt.Errorf("%w: start it with `meshnode up --dir %s`", err, a.dir)
+	case errors.As(err, &refused) && refused.Code == control.CodeParams:
+		code = spec.ExitUsage
 	case errors.As(err, &refused) && refused.Data != nil && refused.Data.Refusal != "":
 		code = spec.Code(refused.Data.Refusal).Refusal().Exit
 	}
