@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -223,7 +222,7 @@ func (f *federation) renewNow(ctx context.Context) error {
 	f.renewing.Lock()
 	defer f.renewing.Unlock()
 	if f.retired() {
-		return errors.New("this node's key is revoked")
+		return errRetired
 	}
 	d, err := f.ownDescriptor(ctx)
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/ecdh"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"sync"
@@ -44,6 +43,7 @@ type federation struct {
 	host       *host.Host
 	descriptor *nostr.Event
 	revocation *nostr.Event // of our own key
+	door       transport.Listener
 	watched    []place
 	err        error
 }
@@ -86,8 +86,12 @@ func (f *federation) start(ctx context.Context) error {
 		h, err := f.bringUp(ctx)
 		f.mu.Lock()
 		f.host, f.err = h, err
+		late := h != nil && f.revocation != nil // it came while we came up
 		f.mu.Unlock()
 		close(f.ready)
+		if late {
+			f.leave(h)
+		}
 		if err != nil && ctx.Err() == nil {
 			f.n.log.Error("federation is off", "err", err)
 		}
@@ -109,7 +113,7 @@ func (f *federation) bringUp(ctx context.Context) (*host.Host, error) {
 	if revoked != nil {
 		f.retire(revoked)
 		f.discover(ctx) // the revocation still goes out to those who have not seen it
-		return nil, errors.New("this node's key is revoked; make a new node with meshnode init")
+		return nil, errRetired
 	}
 	d, err := f.ownDescriptor(ctx)
 	if err != nil {
@@ -135,6 +139,9 @@ func (f *federation) bringUp(ctx context.Context) (*host.Host, error) {
 	if err != nil {
 		return nil, err
 	}
+	f.mu.Lock()
+	f.door = l
+	f.mu.Unlock()
 	h.Start(l)
 	if err := f.listen(ctx, h); err != nil {
 		f.n.log.Error("a door for peers stays shut", "err", err) // the others are open

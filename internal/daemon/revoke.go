@@ -11,6 +11,7 @@ import (
 
 	"fleetmesh.org/fleetmesh/internal/control"
 	"fleetmesh.org/fleetmesh/internal/gateway"
+	"fleetmesh.org/fleetmesh/internal/host"
 	"fleetmesh.org/fleetmesh/internal/identity"
 	"fleetmesh.org/fleetmesh/internal/store"
 	"fleetmesh.org/fleetmesh/internal/transport"
@@ -146,11 +147,30 @@ func (f *federation) retire(e *nostr.Event) {
 	}
 	f.n.log.Error("this node's key is revoked: federation ends, the relay goes on", "revocation", e.ID.String())
 	f.resolver.forget(e.PubKey)
-	if h == nil {
-		return
+	if h != nil {
+		f.work.Go(func() { f.leave(h) })
 	}
+}
+
+// errRetired is why a node whose own key is revoked deals with nobody.
+var errRetired = errors.New("this node's key is revoked; make a new node with meshnode init")
+
+// leave ends every peering of a node whose own key is revoked, shuts the door for peers and stops the host.
+func (f *federation) leave(h *host.Host) {
 	for _, p := range h.Peers() {
-		h.Revoke(p.Key, "our own key is revoked")
+		h.EndPeer(p.Key, "this node's key is revoked")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), spreadPatience)
+	defer cancel()
+	f.mu.Lock()
+	door := f.door
+	f.host, f.err = nil, errRetired
+	f.mu.Unlock()
+	if door != nil {
+		door.Close()
+	}
+	if err := h.Stop(ctx); err != nil {
+		f.n.log.Warn("stop federation", "err", err)
 	}
 }
 
