@@ -56,6 +56,9 @@ func (r *run) negSet(different int) *negentropy.Vector {
 	return negentropy.NewVector(out)
 }
 
+// negFrame bounds the client's messages, in octets before hex: what every relay takes.
+const negFrame = 100_000
+
 // negOnce runs sessions, each on a connection of its own: not every relay takes a second one. What fails is told, and not
 // tried again in later rounds.
 func (r *run) negOnce(t *target, s *sample, cell negCell, set negentropy.Set, f nostr.Filter) error {
@@ -81,7 +84,7 @@ func (r *run) negOnce(t *target, s *sample, cell negCell, set negentropy.Set, f 
 	for _, c := range conns {
 		have, need := 0, 0
 		began := time.Now()
-		st, err := c.Reconcile(r.ctx, f, set, 0, func(h, n []nostr.ID) (bool, error) {
+		st, err := c.Reconcile(r.ctx, f, set, negFrame, func(h, n []nostr.ID) (bool, error) {
 			have, need = have+len(h), need+len(n)
 			return true, nil
 		})
