@@ -26,9 +26,9 @@ type Fetcher struct {
 type FetchConfig struct {
 	AllowPrivate bool          // also private and local addresses: for tests, and for mirrors within an estate
 	Timeout      time.Duration // for one blob; 0: 10 minutes
-	// Dial makes connections instead of the direct way, such as through a proxy that looks names up itself. Then only
-	// addresses in the URL can be checked, and names that are local by definition.
-	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Transport makes the requests instead of direct connections, such as through a proxy that looks names up itself. Then only
+	// addresses in the URL can be checked, and names that are local by definition. nil: direct.
+	Transport http.RoundTripper
 }
 
 const (
@@ -48,20 +48,18 @@ func NewFetcher(c FetchConfig) *Fetcher {
 		c.Timeout = 10 * time.Minute
 	}
 	f := &Fetcher{private: c.AllowPrivate}
-	dial := c.Dial
-	if dial == nil {
+	if c.Transport == nil {
 		d := &net.Dialer{Timeout: 10 * time.Second}
 		if !c.AllowPrivate {
 			d.Control = func(_, address string, _ syscall.RawConn) error { return publicAddress(address) }
 		}
-		dial = d.DialContext
+		c.Transport = &http.Transport{
+			DialContext: d.DialContext, TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: 30 * time.Second,
+			MaxResponseHeaderBytes: 64 << 10, DisableCompression: true, MaxIdleConns: 8, IdleConnTimeout: 30 * time.Second, ForceAttemptHTTP2: true,
+		}
 	}
 	f.client = &http.Client{
-		Timeout: c.Timeout,
-		Transport: &http.Transport{
-			DialContext: dial, TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: 30 * time.Second,
-			MaxResponseHeaderBytes: 64 << 10, DisableCompression: true, MaxIdleConns: 8, IdleConnTimeout: 30 * time.Second, ForceAttemptHTTP2: true,
-		},
+		Timeout: c.Timeout, Transport: c.Transport,
 		CheckRedirect: func(r *http.Request, via []*http.Request) error {
 			if len(via) > maxRedirects {
 				return errors.New("too many redirects")
@@ -163,6 +161,7 @@ func (f *Fetcher) get(ctx context.Context, u *url.URL) (*fetched, error) {
 		return nil, refuse(http.StatusBadRequest, errURL.Error())
 	}
 	req.Header.Set("User-Agent", "meshnode")
+	req.Header.Set("Accept-Encoding", "identity") // the hash is of the bytes, not of what they were packed from
 	resp, err := f.client.Do(req)
 	if err != nil {
 		return nil, originFailed(err)

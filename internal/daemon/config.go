@@ -45,6 +45,7 @@ type Spec struct {
 	Proxy        string         `yaml:"proxy,omitempty"`     // socks5://address:port through which every outgoing connection goes
 	Relay        RelaySpec      `yaml:"relay"`
 	Storage      StorageSpec    `yaml:"storage"`
+	Blobs        BlobsSpec      `yaml:"blobs,omitempty"`
 	Federation   Federation     `yaml:"federation"`
 	Capabilities []string       `yaml:"capabilities,omitempty"`
 }
@@ -219,6 +220,7 @@ func (c *Config) check() error {
 		bad("spec.proxy: %v", err)
 	}
 	errs = append(errs, s.Relay.check()...)
+	errs = append(errs, s.Blobs.check()...)
 	return errors.Join(errs...)
 }
 

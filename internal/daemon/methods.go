@@ -59,6 +59,8 @@ func (n *node) methods() map[string]control.Handler {
 		"peer.history":      method(n.peerHistory),
 		"why.event":         method(n.why),
 		"net.ping":          method(n.ping),
+		"blobs.status":      method(n.blobs.status),
+		"blobs.erase":       method(n.blobs.erase),
 		"net.doctor":        method(n.doctor),
 	}
 }

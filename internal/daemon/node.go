@@ -56,6 +56,7 @@ type node struct {
 	url     string // of the relay face, as this machine reaches it
 	control *control.Server
 	fed     *federation
+	blobs   blobFace
 	foreign foreignWraps
 	started time.Time
 	quit    context.CancelFunc
@@ -149,7 +150,12 @@ func (n *node) serve(ctx context.Context, ln net.Listener, made bool) (err error
 		return err
 	}
 
-	server := &http.Server{Handler: n.relay, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(n.log.Handler(), slog.LevelDebug)}
+	handler, err := n.blobs.mount(n)
+	if err != nil {
+		return err
+	}
+	defer n.blobs.close()
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(n.log.Handler(), slog.LevelDebug)}
 	failed := make(chan error, 1)
 	var parts sync.WaitGroup
 	parts.Go(func() {
