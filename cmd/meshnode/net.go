@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"math"
 
 	"fleetmesh.org/fleetmesh/internal/daemon"
 	"fleetmesh.org/fleetmesh/internal/host"
@@ -59,7 +60,7 @@ func printDoctor(w io.Writer, d daemon.Doctor) {
 		row(w, "proxy", "", d.Proxy.OK, true, 0, d.Proxy.Error, d.Proxy.Help)
 	}
 	if d.Clock.Offset != nil {
-		fmt.Fprintf(w, "  clock: %+.0f s off the median of %d servers\n", -*d.Clock.Offset, d.Clock.Compared)
+		fmt.Fprintf(w, "  clock: %d s off the median of %d servers\n", int(math.Round(math.Abs(*d.Clock.Offset))), d.Clock.Compared)
 	} else {
 		fmt.Fprintf(w, "  clock: %s\n", d.Clock.Help)
 	}

@@ -330,6 +330,9 @@ func (h *Host) takeForward(a *arrival, l *link) {
 // passOnLife is how long an envelope that a client sends out is tried; it is not kept on disk.
 const passOnLife = 10 * time.Minute
 
+// maxPassedOn bounds the nodes that clients send to at a time: each is looked for, and dialled.
+const maxPassedOn = 256
+
 // passOn sends a client's envelope to the node that it is for, on a stream that is used for nothing else.
 func (h *Host) passOn(to nostr.PubKey, f didcomm.Forward) {
 	if to == h.selfKey {
@@ -342,6 +345,11 @@ func (h *Host) passOn(to nostr.PubKey, f didcomm.Forward) {
 	}
 	h.mu.Lock()
 	l := h.relays[to]
+	if l == nil && len(h.relays) >= maxPassedOn {
+		h.mu.Unlock()
+		h.cfg.Log.Warn("mediation: clients send to too many nodes at a time; an envelope is let go")
+		return
+	}
 	if l == nil {
 		l = h.newLink(to)
 		l.relay = true
