@@ -37,9 +37,9 @@ const (
 // Refusal is an entry of the durable "known and refused" index: an id that was
 // offered, and not kept, so that it is not fetched again (PAINS S1, S4).
 type Refusal struct {
-	ID     nostr.ID
-	Reason string // short machine-readable word, e.g. "superseded", "expired", "policy", "purged", "deleted"
-	At     int64  // unix seconds
+	ID     nostr.ID `json:"id"`
+	Reason string   `json:"reason"` // short machine-readable word, e.g. "superseded", "expired", "policy", "purged", "deleted"
+	At     int64    `json:"at"`     // unix seconds
 }
 
 // View says which events a reader may see. Events whose kind is in Hide are hidden
@@ -106,13 +106,14 @@ type Store interface {
 	Close() error
 }
 
-// Stats describes a store. Bytes are octets on disk (0 for Memory).
+// Stats describes a store. Bytes are octets on disk (0 for Memory). Its JSON keys are stable.
 type Stats struct {
-	Events     int64 // live events
-	Tombstones int64
-	Refusals   int64
-	Bytes      int64 // held on disk by the store
-	DeadBytes  int64 // logically freed, not yet returned to the file system
-	Returned   int64 // returned to the file system since the store was made
-	LastSeq    uint64
+	Events     int64  `json:"events"` // live events
+	Tombstones int64  `json:"tombstones"`
+	Refusals   int64  `json:"refusals"`
+	Bytes      int64  `json:"bytes"`      // held on disk by the store
+	DeadBytes  int64  `json:"dead_bytes"` // logically freed, not yet returned to the file system
+	Returned   int64  `json:"returned"`   // returned to the file system since the store was made
+	LastSeq    uint64 `json:"last_seq"`
+	Damaged    int64  `json:"damaged"` // events known to be lost to damage and not yet healed; an export lacks them
 }

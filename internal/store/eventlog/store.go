@@ -323,6 +323,9 @@ func (s *Store) Stats(ctx context.Context) (store.Stats, error) {
 		st.DeadBytes += f.dead.Load()
 	}
 	st.Bytes += s.other.Load()
+	s.dmu.Lock()
+	st.Damaged = int64(len(s.damaged))
+	s.dmu.Unlock()
 	return st, nil
 }
 
