@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -200,5 +202,51 @@ func TestExportAndSchema(t *testing.T) {
 	}
 	if code, out, _ := meshctl(t, "", "keys", "Peering"); code != spec.ExitOK || !strings.Contains(out, "refused  spec.budget") {
 		t.Errorf("keys: %d %s", code, out)
+	}
+}
+
+// apply --every takes up what changes in the files, survives a wrong one, and ends without complaint.
+func TestApplyEvery(t *testing.T) {
+	socket := fakeNode(t)
+	path := file(t, node+"  clas: wrong\n")
+	ctx, cancel := context.WithCancel(t.Context())
+	out, in := io.Pipe()
+	bad, badIn := io.Pipe()
+	code := make(chan int)
+	go func() {
+		code <- run(ctx, []string{"apply", "--every", "10ms", "-f", path, "--socket", socket}, nil, in, badIn)
+	}()
+	if line, err := bufio.NewReader(bad).ReadString('\n'); err != nil || !strings.Contains(line, "unknown key") {
+		t.Fatalf("a wrong file: %q %v", line, err)
+	}
+	go func() { _, _ = io.Copy(io.Discard, bad) }()
+	if err := os.WriteFile(path, []byte(node+"  relay: {denyKinds: [4]}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	for lines.Scan() && !strings.HasPrefix(lines.Text(), "running ") {
+	}
+	cancel()
+	if c := <-code; c != spec.ExitOK {
+		t.Errorf("status %d", c)
+	}
+}
+
+// The examples of docs/manifests.md are right, and so are their tests.
+func TestDocumentedManifests(t *testing.T) {
+	text, err := os.ReadFile("../../docs/manifests.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, block := range strings.Split(string(text), "```yaml\n")[1:] {
+		n++
+		yaml, _, _ := strings.Cut(block, "```")
+		if code, out, errOut := meshctl(t, yaml, "validate", "-"); code != spec.ExitOK || strings.Contains(out, "0 tests") {
+			t.Errorf("%d %s%s", code, out, errOut)
+		}
+	}
+	if n == 0 {
+		t.Error("there are no examples")
 	}
 }

@@ -174,7 +174,8 @@ func (c *diffCmd) Run(a *app) error {
 
 type applyCmd struct {
 	declared
-	If string `help:"Apply only if the running hash is this one, as plan told it: nobody applied anything since." name:"if-running" placeholder:"HASH"`
+	If    string        `help:"Apply only if the running hash is this one, as plan told it: nobody applied anything since." name:"if-running" placeholder:"HASH"`
+	Every time.Duration `help:"Stay, read the files anew and apply them that often; what fails is told and tried again." default:"0s" placeholder:"60s"`
 }
 
 func (applyCmd) Help() string {
@@ -183,10 +184,30 @@ func (applyCmd) Help() string {
 Examples:
   meshctl apply -f node.yaml -f peers/
   meshctl apply -f manifests/ --wait 60s       # of a node that is just starting
+  meshctl apply -f manifests/ --every 60s      # keeps a node what the files say
   meshctl apply -f peers/ --owner peers-team   # only what peers-team applied may be ended by this`
 }
 
 func (c *applyCmd) Run(a *app) error {
+	if c.Every <= 0 {
+		return c.once(a, true)
+	}
+	tick := time.NewTicker(c.Every)
+	defer tick.Stop()
+	for {
+		if err := c.once(a, false); err != nil && a.ctx.Err() == nil {
+			a.status(err)
+		}
+		select {
+		case <-a.ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// once applies the files. What changed nothing is worth a line only to who waits for it.
+func (c *applyCmd) once(a *app, always bool) error {
 	params, err := c.params(a)
 	if err != nil {
 		return err
@@ -195,6 +216,9 @@ func (c *applyCmd) Run(a *app) error {
 	var done manifest.Applied
 	if err := c.ask(a, c.Wait, manifest.MethodApply, params, &done); err != nil {
 		return err
+	}
+	if done.Done == 0 && !always {
+		return nil
 	}
 	return a.print(done, func(w io.Writer) {
 		for _, ch := range done.Changes {

@@ -12,7 +12,6 @@ import (
 	"fleetmesh.org/fleetmesh/internal/daemon"
 	"fleetmesh.org/fleetmesh/internal/identity"
 	"fleetmesh.org/fleetmesh/nostr"
-	"fleetmesh.org/fleetmesh/spec"
 )
 
 type initCmd struct {
@@ -30,21 +29,30 @@ type initCmd struct {
 	Derive         bool   `help:"Derive the agreement and transport keys from the node key: one secret to back up."`
 	ImportKey      string `help:"Take the node key from the first line of a file (nsec or hex; - for stdin)." placeholder:"FILE"`
 	PassphraseFile string `help:"Encrypt the node key with the first line of this file (NIP-49)." placeholder:"FILE"`
+
+	Manifest []string `help:"Take the configuration from manifests instead of the flags above: a file, a folder, - for stdin; may be repeated. Their Peerings are applied with meshctl once the node runs." placeholder:"FILE"`
+	Keep     bool     `help:"Leave a node that is there already as it is, and succeed."`
 }
 
 func (c *initCmd) Help() string {
 	return `Examples:
   meshnode init mynode --operator HEX --class edge --relay wss://relay.example.org --endpoint wss=wss://mesh.example.org:443 --face-port 7777
-  meshnode init --dir /var/lib/meshnode --derive --passphrase-file /etc/meshnode/passphrase`
+  meshnode init --dir /var/lib/meshnode --derive --passphrase-file /etc/meshnode/passphrase
+  meshnode init --dir /var/lib/meshnode --manifest meshnode.yaml`
 }
 
 func (c *initCmd) Run(a *app) error {
 	if c.Into != "" {
 		a.dir = daemon.Dir(c.Into)
 	}
-	cfg, err := c.config()
+	if c.Keep && a.dir.Exists() {
+		return a.print(map[string]string{"dir": string(a.dir), "kept": "true"}, func(w io.Writer) {
+			fmt.Fprintf(w, "There is a node in %s already; it stays as it is.\n", a.dir)
+		})
+	}
+	cfg, err := c.wanted(a)
 	if err != nil {
-		return &exit{spec.ExitUsage, err.Error()}
+		return err
 	}
 	p, err := c.provisioning(a)
 	if err != nil {
