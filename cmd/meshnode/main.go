@@ -53,6 +53,7 @@ type cli struct {
 
 	Peer peerCmd `cmd:"" aliases:"peers" help:"Federate with other nodes." group:"federation"`
 	Why  whyCmd  `cmd:"" help:"Why an event is here, or is not." group:"federation"`
+	Sim  simCmd  `cmd:"" help:"Simulate a fleet: faulty network, crashes, adversaries and what they pay." group:"federation"`
 	Ping pingCmd `cmd:"" help:"Ask another node whether it is there, by DIDComm trust-ping." group:"federation"`
 	Net  netCmd  `cmd:"" help:"Look after the ways between nodes." group:"federation"`
 }

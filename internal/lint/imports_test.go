@@ -59,7 +59,7 @@ var table = []struct {
 	{"manifest", "nostr spec control", false},
 	{"manifest/export", "spec manifest", false},
 	{"daemon", "*", false},
-	{"cmd/meshnode", "nostr spec identity ledger control manifest gateway selftest daemon", false},
+	{"cmd/meshnode", "nostr spec identity ledger control manifest gateway selftest mesh sim daemon", false},
 	{"cmd/meshctl", "spec control manifest manifest/export", false},
 }
 

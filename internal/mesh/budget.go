@@ -177,23 +177,48 @@ func (t *turn) owes(p *peer, at int64) bool {
 	})
 }
 
-// dialling allows one more session to the peer, or not.
+// dialling takes the budget of one more session before it is opened: a crash on the way must not make us forget it. An attempt that
+// failed leaves its budget to the next.
 func (t *turn) dialling(in Dialling) {
 	p := t.peers[in.Peer]
 	if p == nil || len(p.Held) == 0 {
 		t.do(Permit{}) // a first contact: nothing is granted and nothing counted yet
 		return
 	}
-	g, w := p.Held.at(t.now, t.now)
+	g, w := p.Held.at(in.Created, t.now)
+	if p.Dialling && p.DialWindow == w.Epoch {
+		t.do(Permit{Window: w.Epoch, Grant: g.ID})
+		return
+	}
 	used := ledger.Counters{}
 	if b := lookup(p.Used, w.Epoch); b != nil {
 		used = b.spent()
 	}
-	if over := exceeds(g.Limits, used, ledger.Counters{spec.CounterConnOpen: 1}); over != "" {
+	if over := exceeds(g.Limits, used, oneSession); over != "" {
 		t.do(Withhold{Code: spec.CodeOverBudget, Limit: over, Until: w.End()})
 		return
 	}
+	p.Dialling, p.DialWindow = true, w.Epoch
+	// The peer counts it in the window of that message or, by its own clock, in that of its arrival: each may be the one.
+	skew := spec.C().Window.SkewSeconds
+	seen := []int64{}
+	for _, v := range []ledger.Window{w, ledger.WindowAt(t.now-skew, w.Length), ledger.WindowAt(t.now, w.Length), ledger.WindowAt(t.now+skew, w.Length)} {
+		if !slices.Contains(seen, v.Epoch) {
+			seen = append(seen, v.Epoch)
+			t.dials(p, p.Held.of(v.Start()), v)
+		}
+	}
 	t.do(Permit{Window: w.Epoch, Grant: g.ID})
+}
+
+var oneSession = ledger.Counters{spec.CounterConnOpen: 1}
+
+// dials counts a session that we open, in doubt until the peer says what it counted.
+func (t *turn) dials(p *peer, g *ledger.Grant, w ledger.Window) {
+	b, known := open(&p.Used, g, w)
+	b.send(oneSession)
+	b.Settled = false
+	t.account(p, known)
 }
 
 // connected counts a session: the dialler is the subject.
@@ -202,19 +227,18 @@ func (t *turn) connected(in Connected) {
 	if p == nil {
 		return
 	}
-	one := ledger.Counters{spec.CounterConnOpen: 1}
 	switch {
 	case in.Inbound && len(p.Issued) > 0:
 		g, w := p.Issued.at(in.Created, t.now)
 		b, known := open(&p.Measured, g, w)
-		b.Counters.Add(one)
+		b.Counters.Add(oneSession)
 		t.account(p, known)
 	case !in.Inbound && len(p.Held) > 0:
-		g, w := p.Held.at(in.Created, t.now)
-		b, known := open(&p.Used, g, w)
-		b.send(one) // in doubt until the peer says what it counted
-		b.Settled = false
-		t.account(p, known)
+		if !p.Dialling { // nobody asked before
+			g, w := p.Held.at(in.Created, t.now)
+			t.dials(p, g, w)
+		}
+		p.Dialling = false
 	}
 	t.startIfActive(p)
 }

@@ -93,7 +93,10 @@ type Connected struct {
 
 // Dialling asks whether a transport session may be opened to the peer; the answer is Permit or Withhold. A network that tears
 // connections must not make an honest dialler exceed conn_rate.
-type Dialling struct{ Peer nostr.PubKey }
+type Dialling struct {
+	Peer    nostr.PubKey
+	Created int64 // created_time of the message that waits to be sent first
+}
 
 // Found brings a structural finding about the peer that the host can prove, such as a hop whose signature does not hold.
 type Found struct {

@@ -46,6 +46,8 @@ type peer struct {
 	Protocols     []string   `json:"-"`
 	DigestDiffers bool       `json:"-"`
 	Issuing       bool       `json:"-"` // a grant is under way
+	Dialling      bool       `json:"-"` // the budget of a session was taken in DialWindow, and it is not open yet
+	DialWindow    int64      `json:"-"`
 	Strays        int64      `json:"-"` // messages of no session in StrayWindow
 	StrayWindow   int64      `json:"-"`
 	RetryAt       int64      `json:"-"` // when what was not answered is said again, 0: nothing is

@@ -78,7 +78,7 @@ func (n *node) transmit(f *frame, life int) {
 	dialled := false
 	if l.stream == 0 {
 		if n.rogue == nil && !f.first {
-			for _, eff := range n.step(mesh.Dialling{Peer: f.to.key}) {
+			for _, eff := range n.step(mesh.Dialling{Peer: f.to.key, Created: f.created}) {
 				if _, no := eff.(mesh.Withhold); no {
 					again()
 					return
@@ -101,6 +101,9 @@ func (n *node) transmit(f *frame, life int) {
 			f.to.strain[n.i]++
 		case w.dice.chance(w.cfg.Faults.Lose):
 			lost = true
+			if dialled {
+				l.stream = 0 // a stream whose first frame is lost never was
+			}
 		}
 	}
 	if lost {

@@ -141,6 +141,10 @@ func (n *node) befriend(peer *node) {
 func (w *world) settle(span int64) {
 	w.calm = true
 	clear(w.parted)
+	if w.cfg.Brief {
+		w.run(span + (w.cfg.Seconds+200)*1000)
+		return
+	}
 	w.run(span + (2*w.cfg.Seconds+700)*1000)
 	w.still = true
 	w.run(span + (4*w.cfg.Seconds+1400)*1000)

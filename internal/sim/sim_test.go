@@ -1,18 +1,24 @@
 package sim
 
 import (
-	"fmt"
+	"flag"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"testing"
 
 	"fleetmesh.org/fleetmesh/internal/mesh"
 )
 
-// rough is a seed's run: few nodes, few windows, everything that can go wrong.
+// rough is a seed's run: few nodes, few windows, everything that can go wrong. One seed in 64 goes on until everything is settled.
 func rough(seed uint64) Config {
 	d := rng{seed * 7919}
-	return Config{Nodes: int(d.between(2, 3)), Windows: int(d.between(2, 4)), Seed: seed, Seconds: []int64{60, 300, 600, 3600}[d.below(4)], Faults: Rough(), Quiet: true}
+	c := Config{Nodes: 2, Windows: 2, Seed: seed, Seconds: []int64{60, 60, 120, 300}[d.below(4)], Faults: Rough(), Quiet: true, Brief: seed%64 != 0}
+	if d.below(8) == 0 {
+		c.Nodes, c.Windows = 3, int(d.between(2, 4))
+	}
+	c.Faults.Crash, c.Faults.Part = 300, 8000 // there is little time
+	return c
 }
 
 func mustRun(t testing.TB, cfg Config) *Result {
@@ -55,13 +61,33 @@ func TestOne(t *testing.T) {
 	t.Logf("%+v", cfg)
 }
 
+// seeds is how many runs TestSeeds makes.
+var seeds = flag.Int("seeds", 10_000, "how many seeds to run")
+
+// TestSeeds is the protocol's safety, run after run. Runs share nothing, so the test runner may have them side by side.
 func TestSeeds(t *testing.T) {
-	var steps, frames, lost, crashes, closed int64
-	for seed := uint64(1); seed <= 200; seed++ {
-		r := sound(t, rough(seed))
-		steps, frames, lost, crashes, closed = steps+r.Steps, frames+r.Frames, lost+r.Lost, crashes+r.Crashes, closed+r.Closed
+	n := *seeds
+	if testing.Short() {
+		n = 500
 	}
-	t.Log(fmt.Sprintf("%d steps, %d frames, %d of them lost, %d crashes, %d windows closed", steps, frames, lost, crashes, closed))
+	var steps, frames, lost, crashes, closed atomic.Int64
+	const lanes = 8
+	t.Run("lanes", func(t *testing.T) {
+		for lane := range lanes {
+			t.Run(strconv.Itoa(lane), func(t *testing.T) {
+				t.Parallel()
+				for seed := lane + 1; seed <= n && !t.Failed(); seed += lanes {
+					r := sound(t, rough(uint64(seed)))
+					steps.Add(r.Steps)
+					frames.Add(r.Frames)
+					lost.Add(r.Lost)
+					crashes.Add(r.Crashes)
+					closed.Add(r.Closed)
+				}
+			})
+		}
+	})
+	t.Logf("%d seeds: %d steps, %d frames, %d of them lost, %d crashes, %d windows closed", n, steps.Load(), frames.Load(), lost.Load(), crashes.Load(), closed.Load())
 }
 
 func TestSurvey(t *testing.T) {
@@ -84,5 +110,26 @@ func TestLives(t *testing.T) {
 	}
 	for _, v := range broken {
 		t.Errorf("%s: %s", v.Rule, v.Detail)
+	}
+}
+
+func TestMutantsAreCaught(t *testing.T) {
+	for _, m := range Mutants() {
+		t.Run(m.Name, func(t *testing.T) {
+			t.Parallel()
+			broken, err := Lives(3, m.Ladder)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(broken) == 0 {
+				if _, broken, err = survey(7, 4, 3, m.Ladder, true); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if len(broken) == 0 {
+				t.Fatal("nobody noticed")
+			}
+			t.Logf("%d objections, the first: %s: %s", len(broken), broken[0].Rule, broken[0].Detail)
+		})
 	}
 }

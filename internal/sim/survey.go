@@ -13,6 +13,11 @@ var factors = []int64{105, 120, 250, 600}
 // Survey runs every adversary once, the over-spender and the liar with each appetite, and holds what they paid against the ladder
 // as the protocol tells it. It is the table of prices, and the net that planted bugs are to be caught in.
 func Survey(seed uint64, nodes, windows int, ladder mesh.Ladder) (prices []Price, broken []Violation, err error) {
+	return survey(seed, nodes, windows, ladder, false)
+}
+
+// survey stops at the first objection where that is enough.
+func survey(seed uint64, nodes, windows int, ladder mesh.Ladder, enough bool) (prices []Price, broken []Violation, err error) {
 	run := func(name string, factor int64) ([]Price, error) {
 		r, err := Run(Config{Nodes: nodes, Windows: windows, Seed: seed, Adversary: name, Factor: factor, Ladder: ladder, Quiet: true})
 		if err != nil {
@@ -23,6 +28,9 @@ func Survey(seed uint64, nodes, windows int, ladder mesh.Ladder) (prices []Price
 			broken = append(broken, v)
 		}
 		prices = append(prices, r.Prices...)
+		for _, p := range r.Prices {
+			broken = append(broken, fair(p)...)
+		}
 		return r.Prices, nil
 	}
 	for _, f := range factors {
@@ -35,17 +43,20 @@ func Survey(seed uint64, nodes, windows int, ladder mesh.Ladder) (prices []Price
 			return nil, nil, err
 		}
 		broken = append(broken, noCheaper(spent[0], lied[0])...)
+		if enough && len(broken) > 0 {
+			return prices, broken, nil
+		}
 	}
 	for _, a := range Adversaries() {
 		if a.Name == "over-spender" {
 			continue
 		}
+		if enough && len(broken) > 0 {
+			break
+		}
 		if _, err := run(a.Name, 0); err != nil {
 			return nil, nil, err
 		}
-	}
-	for _, p := range prices {
-		broken = append(broken, fair(p)...)
 	}
 	return prices, broken, nil
 }

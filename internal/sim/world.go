@@ -51,6 +51,7 @@ type Config struct {
 	CrashAt   int         // crash the first node at its effect of this number, 0: not
 	Machine   bool        // that crash takes the machine down
 	Quiet     bool        // no trace, only its hash
+	Brief     bool        // end soon after the faults do, and demand nothing of how things settle
 }
 
 // Load is how much honest nodes move.
