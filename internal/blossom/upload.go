@@ -167,8 +167,15 @@ func (s *Server) again(ctx context.Context, body *body, o *offer, in *Incoming) 
 	return m, false, err
 }
 
-// body is a request's body that counts, and that gives up on a client which sends nothing for a while.
+// minRate is how many octets a second a client must send on average, or its place goes to another.
+const minRate = 4 << 10
+
+// allowance is how long after its start a body of which n octets have come may take for the next ones.
+func allowance(n int64) time.Duration { return patience + time.Duration(n/minRate)*time.Second }
+
+// body is a request's body that counts, and that gives up on a client which sends nothing for a while, or next to nothing all the while.
 type body struct {
+	start   time.Time
 	r       *bufio.Reader
 	n       int64
 	src     io.Reader
@@ -176,7 +183,7 @@ type body struct {
 }
 
 func newBody(w http.ResponseWriter, r *http.Request) *body {
-	b := &body{src: r.Body, control: http.NewResponseController(w)}
+	b := &body{start: time.Now(), src: r.Body, control: http.NewResponseController(w)}
 	b.r = bufio.NewReaderSize(readerFunc(b.fill), 4<<10)
 	return b
 }
@@ -186,7 +193,7 @@ type readerFunc func([]byte) (int, error)
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 func (b *body) fill(p []byte) (int, error) {
-	_ = b.control.SetReadDeadline(time.Now().Add(patience))
+	_ = b.control.SetReadDeadline(b.start.Add(allowance(b.n)))
 	n, err := b.src.Read(p)
 	b.n += int64(n)
 	if err != nil {

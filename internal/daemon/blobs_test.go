@@ -1,0 +1,105 @@
+package daemon
+
+import (
+	"context"
+	"crypto/sha256"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"fleetmesh.org/fleetmesh/internal/blossom"
+	"fleetmesh.org/fleetmesh/internal/identity"
+	"fleetmesh.org/fleetmesh/internal/store"
+	"fleetmesh.org/fleetmesh/nostr"
+)
+
+func TestBlobsConfig(t *testing.T) {
+	base := string(DefaultConfig("127.0.0.1:7777").YAML())
+	if strings.Contains(base, "blobs") {
+		t.Error("a fresh configuration speaks of blobs")
+	}
+	for blobs, want := range map[string]string{
+		"{enabled: true, path: blobs, maxBytes: 10, maxBlobBytes: 5}": "",
+		"{enabled: true, maxBytes: -1}":                               "negative",
+		"{enabled: true, maxBytes: 5, maxBlobBytes: 10}":              "more than maxBytes",
+		"{enabled: true, list: all}":                                  "spec.blobs.list",
+		"{enabled: true, media: shrink}":                              "spec.blobs.media",
+		"{enabled: true, off: [upload]}":                              "spec.blobs.off",
+		"{enabled: true, publicUrl: https://a.example/blobs}":         "spec.blobs.publicUrl",
+		"{enable: true}":                                              "enable",
+	} {
+		_, err := ParseConfig([]byte(strings.Replace(base, "  relay:\n", "  blobs: "+blobs+"\n  relay:\n", 1)))
+		if (err == nil) != (want == "") || (err != nil && !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", blobs, err, want)
+		}
+	}
+}
+
+func TestBlobNeedsItsEvent(t *testing.T) {
+	n := &node{store: store.NewMemory(), log: slog.New(slog.DiscardHandler)}
+	author, other := newKey(t), newKey(t)
+	h := func(s string) blossom.Hash { return sha256.Sum256([]byte(s)) }
+	add := func(k nostr.SecretKey, kind nostr.Kind, content string, tags ...nostr.Tag) {
+		e := &nostr.Event{Kind: kind, CreatedAt: time.Now().Unix() - 10, Content: content, Tags: tags}
+		if err := e.Sign(k); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := n.store.Insert(t.Context(), []*nostr.Event{e}, time.Now().Unix()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(author, 1, "https://a.example/"+h("in a URL").String()+".png")
+	add(author, 1, "a picture", nostr.Tag{"imeta", "url https://a.example/x", "x " + h("in imeta").String()})
+	add(other, 1063, "a file", nostr.Tag{"x", h("in x").String()})
+	add(other, 1984, "bad", nostr.Tag{"x", h("reported").String(), "spam"})
+	for _, c := range []struct {
+		blob string
+		by   nostr.SecretKey
+		want bool
+	}{{"in a URL", author, true}, {"in a URL", other, false}, {"in imeta", author, true}, {"in x", author, true}, {"reported", author, false}, {"nowhere", author, false}} {
+		if got, err := n.blobHasEvent(t.Context(), h(c.blob), c.by.PubKey()); err != nil || got != c.want {
+			t.Errorf("%s: %v %v", c.blob, got, err)
+		}
+	}
+}
+
+func TestBlobErase(t *testing.T) {
+	agent, err := identity.NewKeyAgent(newKey(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := blobFace{store: blossom.NewMemory(0), flows: map[nostr.PubKey]*BlobFlow{}}
+	if _, err := b.erase(t.Context(), EraseParams{Blob: strings.Repeat("0", 64)}); err == nil {
+		t.Error("a node without a blob face erases")
+	}
+	if b.server, err = blossom.New(blossom.Config{Store: b.store, Signer: agent}); err != nil {
+		t.Fatal(err)
+	}
+	m, _, err := b.store.Put(context.Background(), strings.NewReader("x"), blossom.Incoming{Size: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := b.erase(t.Context(), EraseParams{Blob: m.Hash.CID(), Reason: "takedown", Block: true})
+	if err != nil || a.Outcome != blossom.Erased || a.Verify(nostr.NewVerifier()) != nil {
+		t.Errorf("%+v %v", a, err)
+	}
+	for _, bad := range []EraseParams{{Blob: "x"}, {Blob: m.Hash.String(), Event: "ab"}} {
+		if _, err := b.erase(t.Context(), bad); err == nil {
+			t.Errorf("%+v is taken", bad)
+		}
+	}
+	b.meter(blossom.Flow{In: 3})
+	if s, err := b.status(t.Context(), none{}); err != nil || s.Blocked != 1 || len(s.Flows) != 1 || s.Flows[0].In != 3 {
+		t.Errorf("%+v %v", s, err)
+	}
+}
+
+func newKey(t *testing.T) nostr.SecretKey {
+	t.Helper()
+	k, err := nostr.GenerateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
