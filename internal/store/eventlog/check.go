@@ -14,7 +14,7 @@ import (
 // CheckReport is the result of a check.
 type CheckReport struct {
 	Events   int64      // living events read and found whole
-	Damaged  []nostr.ID // events whose records are damaged; they were set aside
+	Damaged  []nostr.ID // events known to be lost, now or before; they are set aside until they are healed
 	Problems []string   // what does not fit together; Rebuild puts it right
 }
 
@@ -43,6 +43,7 @@ func (s *Store) Check(ctx context.Context) (CheckReport, error) {
 			r.Problems = append(r.Problems, fmt.Sprintf(format, args...))
 		}
 	}
+	s.report.faults(fault)
 	var sum negentropy.Sum
 	count := 0
 	for _, seg := range n.v.segments() {
@@ -57,6 +58,19 @@ func (s *Store) Check(ctx context.Context) (CheckReport, error) {
 	}
 	r.Damaged = s.Damaged()
 	return r, s.checkSums(n, sum, count, fault)
+}
+
+// faults tells what Open found that is no trace of a crash.
+func (r *Report) faults(fault func(string, ...any)) {
+	for _, l := range r.Lost {
+		fault("%s", l)
+	}
+	for _, no := range r.Headers {
+		fault("log file %d: its header was damaged; it has been written anew", no)
+	}
+	for _, h := range r.Holes {
+		fault("log file %d: nothing can be read from %d to %d", h.File, h.From, h.To)
+	}
 }
 
 // checkSums compares the recounted fingerprint with that of the sums.

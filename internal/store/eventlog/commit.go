@@ -244,6 +244,7 @@ func (s *Store) add(e *nostr.Event, fx *effects) {
 		s.index(e, s.lsn, p)
 	}
 	s.tables.apply(fx)
+	s.settle(fx)
 }
 
 // index puts an event into the head.
@@ -253,9 +254,7 @@ func (s *Store) index(e *nostr.Event, lsn uint64, p pos) {
 	s.cur.head.add(d, e, s.terms)
 	s.tables.stored(e.ID)
 	s.maxSeq = max(s.maxSeq, lsn)
-	s.dmu.Lock()
-	delete(s.damaged, e.ID)
-	s.dmu.Unlock()
+	s.healed(e.ID)
 }
 
 // kill marks a document dead as of the change that is being made, and returns what to log.

@@ -2,8 +2,10 @@ package eventlog
 
 import (
 	"bufio"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"os/exec"
 	"slices"
@@ -189,8 +191,13 @@ func TestNewerFormat(t *testing.T) {
 				}
 			case "seg-":
 				n.data[len(n.data)-footerSize+8]++
+				mendSums(n.data)
+			case "sta-":
+				n.data[8]++
+				n.data = sealed(n.data[:len(n.data)-4])
 			default:
 				n.data[8]++
+				binary.LittleEndian.PutUint32(n.data[28:], crc32.Checksum(n.data[:28], castagnoli))
 			}
 		}
 		before := d.afterPower("keep")

@@ -162,6 +162,7 @@ func (s *Store) insert(e *nostr.Event, now int64) (store.Outcome, error) {
 		return 0, err
 	}
 	if c.Outcome == store.Stored && s.beyond(e) {
+		s.healed(e.ID)
 		return store.Refused, nil
 	}
 	fx := effects{at: now, floors: c.Floors}
@@ -191,6 +192,7 @@ func (s *Store) insert(e *nostr.Event, now int64) (store.Outcome, error) {
 		s.add(e, &fx)
 	} else {
 		s.add(nil, &fx)
+		s.healed(e.ID) // it would not be kept
 	}
 	if c.Vanish {
 		return c.Outcome, s.vanish(vanish{e.PubKey, e.CreatedAt}, now)

@@ -36,7 +36,11 @@ func (s *Store) load(rebuild bool) error {
 		return fmt.Errorf("list files: %w", err)
 	}
 	var logs []uint32
+	indexed := false
 	for _, name := range names {
+		if _, ok := numberOf(name, "seg-"); ok {
+			indexed = true
+		}
 		if no, ok := numberOf(name, "log-"); ok {
 			logs = append(logs, no)
 		}
@@ -44,7 +48,7 @@ func (s *Store) load(rebuild bool) error {
 	slices.Sort(logs)
 	b, err := readFile(s.fs, manifestName)
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && len(logs) == 0:
+	case errors.Is(err, fs.ErrNotExist) && len(logs) == 0 && !indexed:
 		if err := s.create(); err != nil {
 			return err
 		}
@@ -55,6 +59,11 @@ func (s *Store) load(rebuild bool) error {
 		return fmt.Errorf("read manifest: %w", err)
 	default:
 		err = s.man.decode(b)
+	}
+	if err == nil {
+		if err := s.findLost(); err != nil {
+			return err
+		}
 	}
 	if err == nil && rebuild {
 		err = errors.New("asked for")
@@ -76,6 +85,7 @@ func (s *Store) load(rebuild bool) error {
 	if err != nil {
 		return err
 	}
+	s.mendHeaders()
 	s.tidy(names)
 	return s.finish(vanished)
 }
@@ -113,6 +123,9 @@ func (s *Store) finish(vanished []vanish) error {
 	}
 	s.buf = s.buf[:0]
 	s.publish()
+	if s.report.Damaged = s.Damaged(); len(s.report.Damaged) > 0 {
+		s.opts.Log.Error("events are lost to damage; a sync with a relay that holds them heals them", "events", len(s.report.Damaged))
+	}
 	return nil
 }
 
@@ -128,15 +141,19 @@ func (s *Store) loadCheckpoint(logs []uint32) error {
 		v.hold().release()
 		return err
 	}
-	for _, ref := range s.man.Logs {
-		l, err := openLog(s.fs, ref.No)
+	for i := range s.man.Logs {
+		ref := &s.man.Logs[i]
+		if have, lost := s.lost[ref.No]; lost && have < logHeader {
+			continue
+		}
+		l, err := openLog(s.fs, ref.No, ref)
 		if err != nil {
 			return fail(err)
 		}
 		l.dead.Store(ref.Dead)
 		v.files[ref.No] = l
 	}
-	if v.files[s.man.CoveredFile] == nil {
+	if v.files[s.man.CoveredFile] == nil && !s.coveredLost() {
 		return fail(errors.New("the log file of the checkpoint is missing"))
 	}
 	if err := s.openTail(v, logs); err != nil {
@@ -154,6 +171,7 @@ func (s *Store) loadCheckpoint(logs []uint32) error {
 			return fail(err)
 		}
 	}
+	s.setAsideLost(v)
 	s.horizon = s.man.horizon(s.opts.MaxBytes)
 	s.lsn, s.maxSeq, s.clock = s.man.LSN, s.man.LastSeq, s.man.Clock
 	s.returned.Store(s.man.Returned)
@@ -165,10 +183,10 @@ func (s *Store) loadCheckpoint(logs []uint32) error {
 func (s *Store) openTail(v *version, logs []uint32) error {
 	for _, no := range logs {
 		s.man.NextLog = max(s.man.NextLog, no+1)
-		if no <= s.man.CoveredFile || v.files[no] != nil {
+		if _, lost := s.lost[no]; lost || no <= s.man.CoveredFile || v.files[no] != nil {
 			continue
 		}
-		l, err := openLog(s.fs, no)
+		l, err := openLog(s.fs, no, nil)
 		if errors.Is(err, io.ErrUnexpectedEOF) { // its header was never synced, so it has no records
 			if err := s.fs.Remove(logName(no)); err != nil {
 				return fmt.Errorf("remove unfinished log file: %w", err)
@@ -243,9 +261,19 @@ func (s *Store) replay() ([]vanish, error) {
 	var vanished []vanish
 	var tail []*logFile
 	for _, no := range slices.Sorted(maps.Keys(s.cur.files)) {
-		if l := s.cur.files[no]; no >= s.man.CoveredFile && !l.rewrite {
+		if l := s.cur.files[no]; no >= s.man.CoveredFile && !l.rewrite && !(no == s.man.CoveredFile && s.coveredLost()) {
 			tail = append(tail, l)
 		}
+	}
+	if s.coveredLost() { // what comes after the checkpoint is in later files, if there is any
+		if len(tail) == 0 {
+			if err := s.newLog(); err != nil {
+				return nil, err
+			}
+			tail = append(tail, s.active)
+		}
+		delete(s.lost, s.man.CoveredFile)
+		s.man.CoveredFile, s.man.CoveredSize = tail[0].no, logHeader
 	}
 	for i, l := range tail {
 		from := int64(logHeader)
@@ -271,7 +299,8 @@ func (s *Store) replay() ([]vanish, error) {
 // mend cuts a torn write off the end of the log and notes what could not be read.
 func (s *Store) mend(l *logFile, end int64, holes []Hole, last bool) error {
 	size := l.size.Load()
-	if size > end && last {
+	_, lost := s.lost[l.no]
+	if size > end && last && !l.broken && !lost { // of another kind of damage nothing is cut off
 		if err := l.f.Truncate(end); err != nil {
 			return fmt.Errorf("truncate log file %d: %w", l.no, err)
 		}
@@ -308,6 +337,7 @@ func (s *Store) again(r *record, p pos) error {
 		}
 	}
 	s.tables.apply(&r.effects)
+	s.settle(&r.effects)
 	if r.json == nil {
 		return nil
 	}
@@ -358,7 +388,7 @@ func (s *Store) tidy(names []string) {
 		} else if no, ok := numberOf(name, "sta-"); ok {
 			keep = no == s.man.State
 		} else if no, ok := numberOf(name, "log-"); ok {
-			keep = s.cur.files[no] != nil
+			keep = s.cur.files[no] != nil || len(s.damaged) > 0 // a rebuild may find something in it
 		} else {
 			keep = !strings.HasSuffix(name, ".tmp")
 		}
@@ -375,13 +405,23 @@ func (s *Store) rebuild(logs []uint32) ([]vanish, error) {
 		s.cur.release()
 		s.cur = nil
 	}
+	old, err := s.harvest()
+	defer old.release()
+	if err != nil {
+		return nil, err
+	}
+	refs := s.man.Logs
 	if err := s.restart(); err != nil {
 		return nil, err
 	}
 	v := emptyVersion()
 	for _, no := range logs {
 		s.man.NextLog = max(s.man.NextLog, no+1)
-		l, err := openLog(s.fs, no)
+		var ref *logRef
+		if i := slices.IndexFunc(refs, func(r logRef) bool { return r.No == no }); i >= 0 {
+			ref = &refs[i]
+		}
+		l, err := openLog(s.fs, no, ref)
 		if errors.Is(err, io.ErrUnexpectedEOF) {
 			s.fs.Remove(logName(no))
 			continue
@@ -397,7 +437,8 @@ func (s *Store) rebuild(logs []uint32) ([]vanish, error) {
 	if err != nil {
 		return nil, err
 	}
-	return vanished, s.reindex(gone)
+	s.recall(&old, gone)
+	return vanished, s.reindex(gone, &old)
 }
 
 // restart forgets the checkpoint. Its segments stay until the new ones are in place.
@@ -480,7 +521,7 @@ func (s *Store) lastWritten() uint32 {
 }
 
 // reindex puts every event that is left into new segments and makes a checkpoint.
-func (s *Store) reindex(gone map[uint64]struct{}) error {
+func (s *Store) reindex(gone map[uint64]struct{}, old *remains) error {
 	s.rebuilding = true
 	defer func() { s.rebuilding = false }()
 	for _, no := range slices.Sorted(maps.Keys(s.cur.files)) {
@@ -488,7 +529,11 @@ func (s *Store) reindex(gone map[uint64]struct{}) error {
 			if r.json == nil {
 				return nil
 			}
-			if _, ok := gone[r.lsn]; ok {
+			_, removed := gone[r.lsn]
+			if id, err := nostr.ParseID(nostr.PeekID(r.json)); err == nil && old.removed(id, r.lsn) {
+				removed = true
+			}
+			if removed {
 				s.bury(p)
 				return nil
 			}
@@ -504,6 +549,7 @@ func (s *Store) reindex(gone map[uint64]struct{}) error {
 	} else if err := s.newLog(); err != nil {
 		return err
 	}
+	s.mourn(old, gone)
 	s.rebuilding = false
 	return s.checkpoint(func() bool { return false })
 }

@@ -23,7 +23,8 @@ const (
 	logRewrite = 1
 
 	// FormatVersion is the version of all files of a store (docs/store-format.md).
-	FormatVersion = 1
+	// Version 2 added the sizes and origins of log files to the manifest; version 1 is read as well.
+	FormatVersion = 2
 )
 
 // ErrVersion is wrapped by Open when the store was written by a newer program.
@@ -35,6 +36,7 @@ type logFile struct {
 	origin  uint32 // number of the file it is a rewrite of, 0 for none
 	f       File
 	rewrite bool
+	broken  bool         // its header is damaged
 	size    atomic.Int64 // bytes of whole records and the header
 	dead    atomic.Int64 // bytes of records that no longer matter
 	refs    atomic.Int32
@@ -93,21 +95,22 @@ func createLog(fs FS, no, origin uint32) (*logFile, error) {
 	return l, nil
 }
 
-// openLog opens a log file. A file too short for its header, as a crash right after its
-// creation leaves it, gives io.ErrUnexpectedEOF.
-func openLog(fs FS, no uint32) (*logFile, error) {
+// openLog opens a log file; ref is what the manifest says of it, nil for nothing. A file too short
+// for its header, or of zeros alone, as a crash right after its creation leaves it, gives
+// io.ErrUnexpectedEOF. A damaged header is no error: the name and the manifest say the same.
+func openLog(fs FS, no uint32, ref *logRef) (*logFile, error) {
 	f, err := fs.Open(logName(no))
 	if err != nil {
 		return nil, fmt.Errorf("open log file: %w", err)
 	}
 	l := &logFile{no: no, f: f, fs: fs}
-	if err := l.header(); err != nil {
+	if err := l.header(ref); err != nil {
 		return nil, errors.Join(fmt.Errorf("log file %d: %w", no, err), f.Close())
 	}
 	return l, nil
 }
 
-func (l *logFile) header() error {
+func (l *logFile) header(ref *logRef) error {
 	n, err := l.f.Size()
 	if err != nil {
 		return err
@@ -119,22 +122,28 @@ func (l *logFile) header() error {
 	if _, err := l.f.ReadAt(h[:], 0); err != nil {
 		return err
 	}
-	if string(h[:8]) != logMagic {
-		if h == [logHeader]byte{} {
-			return io.ErrUnexpectedEOF
-		}
-		return errors.New("not a log file")
-	}
-	if v := binary.LittleEndian.Uint32(h[8:]); v > FormatVersion {
-		return fmt.Errorf("%w: version %d, this program knows %d", ErrVersion, v, FormatVersion)
-	}
-	if crc32.Checksum(h[:28], castagnoli) != binary.LittleEndian.Uint32(h[28:]) {
-		return errors.New("damaged header")
-	}
-	l.origin = binary.LittleEndian.Uint32(h[20:])
-	l.rewrite = binary.LittleEndian.Uint32(h[16:])&logRewrite != 0
 	l.size.Store(n)
+	if string(h[:8]) == logMagic && crc32.Checksum(h[:28], castagnoli) == binary.LittleEndian.Uint32(h[28:]) {
+		if v := binary.LittleEndian.Uint32(h[8:]); v > FormatVersion {
+			return fmt.Errorf("%w: version %d, this program knows %d", ErrVersion, v, FormatVersion)
+		}
+		l.origin = binary.LittleEndian.Uint32(h[20:])
+		l.rewrite = binary.LittleEndian.Uint32(h[16:])&logRewrite != 0
+		return nil
+	}
+	if ref != nil {
+		l.origin, l.rewrite = ref.Origin, ref.Origin != 0
+	} else if h == [logHeader]byte{} && !l.hasRecord() {
+		return io.ErrUnexpectedEOF
+	}
+	l.broken = true
 	return nil
+}
+
+// hasRecord says whether there is a whole record in the file.
+func (l *logFile) hasRecord() bool {
+	_, _, err := l.scan(logHeader, func(*record, pos) error { return errRecord })
+	return err != nil
 }
 
 // pos is where a record is.

@@ -35,8 +35,10 @@ type manifest struct {
 }
 
 type logRef struct {
-	No   uint32 `json:"no"`
-	Dead int64  `json:"dead"` // bytes
+	No     uint32 `json:"no"`
+	Dead   int64  `json:"dead"`             // bytes
+	Size   int64  `json:"size"`             // bytes that were durable then
+	Origin uint32 `json:"origin,omitempty"` // file it is a rewrite of
 }
 
 const manifestName = "MANIFEST"
@@ -142,12 +144,12 @@ func decodeState(b []byte) (*decodedState, error) {
 	if len(b) < 16 || string(b[:8]) != stateMagic {
 		return nil, errState
 	}
-	if v := binary.LittleEndian.Uint32(b[8:]); v > FormatVersion {
-		return nil, fmt.Errorf("%w: state version %d", ErrVersion, v)
-	}
 	body := b[:len(b)-4]
 	if crc32.Checksum(body, castagnoli) != binary.LittleEndian.Uint32(b[len(b)-4:]) {
 		return nil, fmt.Errorf("%w: checksum", errState)
+	}
+	if v := binary.LittleEndian.Uint32(b[8:]); v > FormatVersion {
+		return nil, fmt.Errorf("%w: state version %d", ErrVersion, v)
 	}
 	r := &reader{b: body[12:]}
 	st := &decodedState{dead: make(map[uint32][]uint64), moved: make(map[uint32]*moves)}
@@ -189,13 +191,15 @@ func decodeState(b []byte) (*decodedState, error) {
 func (s *Store) save(v *version) error {
 	old := s.man.State
 	m := s.man
+	m.Version = FormatVersion
 	m.State = old + 1
 	m.Segments, m.Logs = nil, nil
 	for _, seg := range v.disk {
 		m.Segments = append(m.Segments, seg.no)
 	}
 	for _, no := range slices.Sorted(maps.Keys(v.files)) {
-		m.Logs = append(m.Logs, logRef{no, v.files[no].dead.Load()})
+		l := v.files[no]
+		m.Logs = append(m.Logs, logRef{no, l.dead.Load(), l.size.Load(), l.origin})
 	}
 	m.Returned, m.Clock = s.returned.Load(), s.clock
 	m.Quota, m.Horizon = s.opts.MaxBytes, s.horizon

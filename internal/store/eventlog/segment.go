@@ -112,11 +112,11 @@ func (s *segment) parseFooter(b []byte) error {
 	if string(f[:8]) != segMagic {
 		return fmt.Errorf("%w: not a segment", errSegment)
 	}
-	if v := binary.LittleEndian.Uint32(f[8:]); v > FormatVersion {
-		return fmt.Errorf("%w: segment version %d", ErrVersion, v)
-	}
 	if crc32.Checksum(f[:92], castagnoli) != binary.LittleEndian.Uint32(f[92:]) {
 		return fmt.Errorf("%w: footer checksum", errSegment)
+	}
+	if v := binary.LittleEndian.Uint32(f[8:]); v > FormatVersion {
+		return fmt.Errorf("%w: segment version %d", ErrVersion, v)
 	}
 	n := uint64(binary.LittleEndian.Uint32(f[12:]))
 	sizes := [7]uint64{

@@ -126,6 +126,7 @@ type Store struct {
 
 	dmu     sync.Mutex
 	damaged map[nostr.ID]struct{}
+	lost    map[uint32]int64 // at Open: log files of which something is missing, and what they have
 	report  Report
 
 	requests chan *request
@@ -145,6 +146,10 @@ type Report struct {
 	Holes     []Hole // stretches of the log that could not be read
 	Rebuilt   string // why the indexes were made anew, "" if they were not
 	Replayed  int    // events read from the log after the last checkpoint
+
+	Lost    []LostFile // log files that are missing or shorter than the manifest says
+	Headers []uint32   // log files whose header was damaged; it has been written anew
+	Damaged []nostr.ID // events known to be lost, now or before, and not yet healed
 }
 
 var _ store.Store = (*Store)(nil)
