@@ -201,3 +201,30 @@ func (b originBody) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
+
+// Holds asks another server whether it has a blob, with HEAD. An error means that nobody can say: no answer, or one that says neither.
+func (f *Fetcher) Holds(ctx context.Context, server string, h Hash) (bool, error) {
+	u, err := f.ParseURL(strings.TrimRight(server, "/") + "/" + h.String())
+	if err != nil {
+		return false, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodHead, u.String(), nil)
+	if err != nil {
+		return false, errURL
+	}
+	req.Header.Set("User-Agent", "meshnode")
+	resp, err := f.client.Do(req)
+	if err != nil {
+		return false, originFailed(err)
+	}
+	resp.Body.Close()
+	switch resp.StatusCode {
+	case http.StatusOK:
+		return true, nil
+	case http.StatusNotFound, http.StatusGone:
+		return false, nil
+	}
+	return false, errors.New("the server answered " + strconv.Itoa(resp.StatusCode))
+}

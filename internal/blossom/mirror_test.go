@@ -170,3 +170,24 @@ func TestNodeMirrors(t *testing.T) {
 		t.Error("a blob with another hash is taken")
 	}
 }
+
+func TestHolds(t *testing.T) {
+	origin := serve(t, nil)
+	private := serve(t, func(c *Config) { c.PrivateGet = true })
+	f := NewFetcher(FetchConfig{AllowPrivate: true})
+	h := origin.put(key(t), "held")
+	for _, c := range []struct {
+		server string
+		h      Hash
+		want   bool
+		fails  bool
+	}{
+		{origin.URL, h, true, false}, {origin.URL + "/", h, true, false}, {origin.URL, hashed("x"), false, false},
+		{private.URL, h, false, true}, {"http://127.0.0.1:1", h, false, true}, {"ftp://a.example", h, false, true},
+	} {
+		got, err := f.Holds(t.Context(), c.server, c.h)
+		if got != c.want || (err != nil) != c.fails {
+			t.Errorf("%s: %v %v", c.server, got, err)
+		}
+	}
+}

@@ -64,6 +64,7 @@ func (b *BlobsSpec) check() (errs []error) {
 type blobFace struct {
 	server *blossom.Server
 	store  blossom.Store
+	fetch  *blossom.Fetcher
 
 	mu    sync.Mutex
 	flows map[nostr.PubKey]*BlobFlow
@@ -133,12 +134,13 @@ func (b *blobFace) config(n *node) (blossom.Config, error) {
 	if !slices.Contains(c.Off, "report") {
 		cfg.Report = n.blobReport
 	}
+	fetch := blossom.FetchConfig{AllowPrivate: c.MirrorLocal}
+	if n.fed.net.Proxied() {
+		fetch.Transport = n.fed.net.HTTPClient().Transport
+	}
+	b.fetch = blossom.NewFetcher(fetch)
 	if !slices.Contains(c.Off, "mirror") {
-		fetch := blossom.FetchConfig{AllowPrivate: c.MirrorLocal}
-		if n.fed.net.Proxied() {
-			fetch.Transport = n.fed.net.HTTPClient().Transport
-		}
-		cfg.Fetch = blossom.NewFetcher(fetch)
+		cfg.Fetch = b.fetch
 	}
 	var err error
 	cfg.Admit, err = uploaders(&n.cfg.Spec.Relay)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"log/slog"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -102,4 +103,38 @@ func newKey(t *testing.T) nostr.SecretKey {
 		t.Fatal(err)
 	}
 	return k
+}
+
+func TestBlobTrace(t *testing.T) {
+	mirror := blossom.NewMemory(0)
+	face, err := blossom.New(blossom.Config{Store: mirror})
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := httptest.NewServer(face)
+	defer there.Close()
+	n := &node{store: store.NewMemory(), log: slog.New(slog.DiscardHandler)}
+	n.blobs.store, n.blobs.server, n.blobs.fetch = blossom.NewMemory(0), face, blossom.NewFetcher(blossom.FetchConfig{AllowPrivate: true})
+	m, _, err := mirror.Put(t.Context(), strings.NewReader("x"), blossom.Incoming{Size: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, now := newKey(t), time.Now().Unix()
+	note := &nostr.Event{Kind: 1, CreatedAt: now - 5, Content: "https://a.example/" + m.Hash.String()}
+	list := blossom.ServerList([]string{there.URL, "http://127.0.0.1:1"}, now-5)
+	for _, e := range []*nostr.Event{note, list} {
+		if err := e.Sign(k); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := n.store.Insert(t.Context(), []*nostr.Event{note, list}, now); err != nil {
+		t.Fatal(err)
+	}
+	got, err := n.trace(t.Context(), TraceParams{Event: note.ID.String()})
+	if err != nil || len(got) != 3 || got[0].Holds != "no" || got[1].Holds != "yes" || got[2].Holds != "unanswered" || got[2].Cause == "" {
+		t.Errorf("%+v %v", got, err)
+	}
+	if _, err := n.trace(t.Context(), TraceParams{Event: strings.Repeat("0", 64)}); err == nil {
+		t.Error("an event that is not held is traced")
+	}
 }
