@@ -16,6 +16,7 @@ import (
 	"fleetmesh.org/fleetmesh/internal/manifest"
 	"fleetmesh.org/fleetmesh/internal/mesh"
 	"fleetmesh.org/fleetmesh/internal/policy"
+	"fleetmesh.org/fleetmesh/internal/relay"
 	"fleetmesh.org/fleetmesh/spec"
 )
 
@@ -29,12 +30,16 @@ type manifests struct {
 	written []byte         // node.yaml as it was when an apply began, to the octet
 }
 
-func newManifests(n *node, rules *liveRules) (*manifests, error) {
+// newManifests puts the face's policy behind rules that may change later.
+func newManifests(n *node, face *relay.Config) (*manifests, error) {
 	inForce, err := manifest.Normal(n.cfg.YAML())
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration in force: %w", err)
 	}
-	return &manifests{n: n, rules: rules, inForce: inForce}, nil
+	chain, _ := face.Policy.(policy.Chain)
+	m := &manifests{n: n, rules: newLiveRules(chain), inForce: inForce}
+	face.Policy = m.rules.policies()
+	return m, nil
 }
 
 // methods are what the control socket offers of manifests.
@@ -209,7 +214,7 @@ func (m *manifests) writeConfig(config, before map[string]any) error {
 	if _, err := ParseConfig(text); err != nil {
 		return err
 	}
-	if err := writeFile(path, text, 0o600); err != nil {
+	if err := writeFile(path, text, 0o644); err != nil {
 		return fmt.Errorf("write the configuration: %w", err)
 	}
 	return nil
@@ -226,6 +231,7 @@ func (m *manifests) setRules(config map[string]any) error {
 		return err
 	}
 	m.rules.set(chain)
+	m.n.relay.RefreshInfo()
 	m.inForce = manifest.TakeLive(m.inForce, config)
 	return nil
 }

@@ -34,7 +34,7 @@ type none struct{}
 
 // methods are what the control socket offers.
 func (n *node) methods() map[string]control.Handler {
-	return map[string]control.Handler{
+	return n.live.methods(map[string]control.Handler{
 		"node.status":   method(func(ctx context.Context, _ none) (Status, error) { return n.status(ctx) }),
 		"node.stop":     method(func(context.Context, none) (none, error) { n.quit(); return none{}, nil }),
 		"events.import": method(n.importEvents),
@@ -63,7 +63,7 @@ func (n *node) methods() map[string]control.Handler {
 		"blobs.erase":       method(n.blobs.erase),
 		"blobs.trace":       method(n.trace),
 		"net.doctor":        method(n.doctor),
-	}
+	})
 }
 
 // What the verbs about peers speak of; mesh decides it.

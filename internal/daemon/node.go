@@ -61,7 +61,8 @@ type node struct {
 	started time.Time
 	quit    context.CancelFunc
 	log     *slog.Logger
-	seeds   []Seed // where to look for other nodes
+	live    *manifests // what meshctl declares
+	seeds   []Seed     // where to look for other nodes
 }
 
 // shutdownPatience is how long a stopping node waits for its parts.
@@ -134,6 +135,9 @@ func (n *node) serve(ctx context.Context, ln net.Listener, made bool) (err error
 		return err
 	}
 	if n.fed, err = newFederation(n); err != nil {
+		return err
+	}
+	if n.live, err = newManifests(n, &cfg); err != nil {
 		return err
 	}
 	cfg.Store, cfg.Log = n.store, n.log

@@ -34,7 +34,7 @@ func (r *Relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		r.health(w)
 	case wantsInfo(req.Header.Values("Accept")):
 		w.Header().Set("Content-Type", "application/nostr+json")
-		_, _ = w.Write(r.info.text)
+		_, _ = w.Write(r.info.Load().text)
 	default:
 		r.page(w)
 	}
@@ -140,7 +140,7 @@ func (r *Relay) page(w http.ResponseWriter) {
 	}
 	_ = page.Execute(w, map[string]any{
 		"Name": name, "Description": r.cfg.Info.Description, "URLs": r.cfg.PublicURLs,
-		"NIPs": r.info.SupportedNIPs, "Contact": r.cfg.Info.Contact, "Terms": r.cfg.Info.TermsOfService,
+		"NIPs": r.info.Load().SupportedNIPs, "Contact": r.cfg.Info.Contact, "Terms": r.cfg.Info.TermsOfService,
 	})
 }
 

@@ -116,8 +116,14 @@ func (r *Relay) document() infoDocument {
 	return doc
 }
 
+// RefreshInfo derives the NIP-11 document anew, after the policy that the relay was made with began to demand something else.
+func (r *Relay) RefreshInfo() {
+	doc := r.document()
+	r.info.Store(&doc)
+}
+
 // InfoDocument is the NIP-11 document as it is served. The caller must not change it.
-func (r *Relay) InfoDocument() []byte { return r.info.text }
+func (r *Relay) InfoDocument() []byte { return r.info.Load().text }
 
 // SupportedNIPs lists the NIPs that the document names, in ascending order.
-func (r *Relay) SupportedNIPs() []int { return slices.Clone(r.info.SupportedNIPs) }
+func (r *Relay) SupportedNIPs() []int { return slices.Clone(r.info.Load().SupportedNIPs) }

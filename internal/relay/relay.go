@@ -66,7 +66,7 @@ type Relay struct {
 	verifier nostr.Verifier
 	log      *slog.Logger
 	extra    *http.ServeMux // what the daemon adds
-	info     infoDocument
+	info     atomic.Pointer[infoDocument]
 
 	events   *policy.Limiter
 	requests *policy.Limiter
@@ -153,7 +153,7 @@ func New(cfg Config) (*Relay, error) {
 	if cfg.Off.Auth && (cfg.AuthToRead || d.AuthToWrite) {
 		return nil, errors.New("relay: authentication is both required and switched off")
 	}
-	r.info = r.document()
+	r.RefreshInfo()
 	r.startPipeline()
 	return r, nil
 }
