@@ -32,5 +32,6 @@ url() {
   return 1
 }
 m=$(url m) k=$(url k)
+sleep 5 # a new node mines its descriptor
 "$work/bench" relay --target meshnode="$m" --target khatru="$k" --pid meshnode="${pids[0]}" --pid khatru="${pids[1]}" \
   --dir meshnode="$work/m/store" --dir khatru="$work/k" "$@"
