@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -309,4 +310,38 @@ func TestConfigOf(t *testing.T) {
 	if err != nil || string(back.YAML()) != string(DefaultConfig("127.0.0.1:7777").YAML()) {
 		t.Errorf("%v\n%s", err, manifest.ConfigYAML(def))
 	}
+}
+
+// Each key that node.yaml may have stands in the published schema and in the table of what a change of it takes.
+func TestEveryKeyCanBeDeclared(t *testing.T) {
+	schema, err := manifest.Schema("MeshNode")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var walk func(of reflect.Type, in map[string]any, at string)
+	walk = func(of reflect.Type, in map[string]any, at string) {
+		properties, _ := in["properties"].(map[string]any)
+		for i := range of.NumField() {
+			name, _, _ := strings.Cut(of.Field(i).Tag.Get("yaml"), ",")
+			key := at + name
+			below, ok := properties[name].(map[string]any)
+			if !ok {
+				t.Errorf("%s is not in the schema of MeshNode", key)
+				continue
+			}
+			if r := manifest.RuleFor("MeshNode", key); strings.HasPrefix(key, "spec.") && r.Why == manifest.RuleFor("MeshNode", "spec.nothing").Why {
+				t.Errorf("%s has no rule", key)
+			}
+			switch f := of.Field(i).Type; {
+			case f.Kind() == reflect.Struct:
+				walk(f, below, key+".")
+			case f.Kind() == reflect.Slice && f.Elem().Kind() == reflect.Struct:
+				items, _ := below["items"].(map[string]any)
+				walk(f.Elem(), items, key+".")
+			}
+		}
+	}
+	// spec itself has no rule: each key below it has.
+	var c Config
+	walk(reflect.TypeOf(c), schema, "")
 }

@@ -39,6 +39,8 @@ var nodeRules = []Rule{
 	{"spec.relay.denyPubkeys", Live, "the next event is held to it"},
 	{"spec.storage", Refused, "a store is moved while the node is stopped: meshnode export, then import into the new one"},
 	{"spec.storage.maxBytes", Restart, "the quota is read at start"},
+	{"spec.blobs", Restart, "the blob face reads it at start"},
+	{"spec.blobs.path", Refused, "blobs are moved while the node is stopped"},
 	{"spec.capacity", Refused, "this node takes its capacity from its load, not from a file"},
 	{"spec.retention", Refused, "this node keeps what its quota allows, by spec.storage.maxBytes"},
 	{"spec.shards", Restart, "shards are claimed in coverage made at start"},

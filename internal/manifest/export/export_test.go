@@ -232,6 +232,9 @@ func TestCloudInit(t *testing.T) {
 
 // The Kubernetes API's own types and validation stand in a module of their own, so that no one else carries them.
 func TestKubernetes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the check takes minutes to build on a small machine")
+	}
 	dir := write(t, "kubernetes", Options{})
 	cmd := exec.Command("go", "build", "-o", filepath.Join(dir, "check"), ".")
 	cmd.Dir = filepath.Join("testdata", "kubernetes")
