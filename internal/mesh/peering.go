@@ -32,7 +32,7 @@ type Want struct {
 	Until  int64           `json:"until,omitempty"`
 }
 
-// Bodies of peering/1.0 (RULINGS §6).
+// Bodies of peering/1.0 (spec/schema/message/peering-1.0.json).
 type (
 	proposeBody struct {
 		Class      spec.Class       `json:"class"`

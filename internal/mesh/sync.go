@@ -10,7 +10,7 @@ import (
 	"fleetmesh.org/fleetmesh/spec"
 )
 
-// Bodies of sync/1.0 (RULINGS §6). Neg is a negentropy message in hex, as NIP-77 writes it.
+// Bodies of sync/1.0 (spec/schema/message/sync-1.0.json). Neg is a negentropy message in hex, as NIP-77 writes it.
 type (
 	// OpenBody begins a session and brings the first negentropy message.
 	OpenBody struct {

@@ -18,7 +18,7 @@ import (
 const maxProblem = 16 << 10
 
 // HTTPS carries frames as POST requests, one frame each, one way: the answer is a
-// POST to the other node's endpoint (RULINGS § 1). 202 says that the frame was
+// POST to the other node's endpoint (spec/messages.json). 202 says that the frame was
 // taken; 4xx has a problem report as its body.
 //
 // A dialled stream only sends, and its Receive waits for its end; an accepted one

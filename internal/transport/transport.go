@@ -16,18 +16,18 @@ import (
 )
 
 // MaxFrame is the largest frame, in octets: one DIDComm encrypted message
-// (RULINGS § 1, stream framing).
+// (docs/spec-notes.md, stream framing).
 const MaxFrame = 4 << 20
 
 // StreamProtocol names the stream framing where a carrier negotiates one
-// (RULINGS § 1).
+// (docs/spec-notes.md).
 const StreamProtocol = "fleetmesh/didcomm/1"
 
 // Subprotocol is the WebSocket subprotocol a dialer offers on the URL of a
-// relay face (RULINGS § 1).
+// relay face (docs/spec-notes.md).
 const Subprotocol = "didcomm/v2"
 
-// ContentType is the media type of a frame over HTTPS (RULINGS § 1).
+// ContentType is the media type of a frame over HTTPS (docs/spec-notes.md).
 const ContentType = "application/didcomm-encrypted+json"
 
 // Endpoint is one way to reach a node, as its descriptor advertises it.
