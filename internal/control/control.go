@@ -1,5 +1,5 @@
 // Package control is meshnode-control/1: JSON-RPC 2.0 over a Unix socket of
-// mode 0600, one object a line (docs/spec-notes.md). The command line and everything else that
+// mode 0600, one object a line (spec/constants.json). The command line and everything else that
 // operates a running node goes through it, and can do nothing that it does not offer.
 package control
 

@@ -13,7 +13,7 @@ import (
 )
 
 // byteStream makes frames of a net.Conn: unsigned-varint length, then the frame
-// (docs/spec-notes.md, stream framing). Every byte-stream carrier uses it.
+// (spec/constants.json, stream framing). Every byte-stream carrier uses it.
 type byteStream struct {
 	scheme string
 	conn   net.Conn

@@ -76,7 +76,7 @@ type GiftWrapConfig struct {
 }
 
 // GiftWrap carries frames through any Nostr relay: a gift wrap round a seal round
-// a rumor of kind 21059 whose content is the frame (NIP-59; docs/spec-notes.md).
+// a rumor of kind 21059 whose content is the frame (NIP-59; spec/constants.json).
 // Addresses are relay URLs. Frames of a live exchange go as kind 21059, which
 // relays pass on and forget; those given to SendDurable as kind 1059.
 //

@@ -16,18 +16,18 @@ import (
 )
 
 // MaxFrame is the largest frame, in octets: one DIDComm encrypted message
-// (docs/spec-notes.md, stream framing).
+// (spec/constants.json, stream framing).
 const MaxFrame = 4 << 20
 
 // StreamProtocol names the stream framing where a carrier negotiates one
-// (docs/spec-notes.md).
+// (spec/constants.json).
 const StreamProtocol = "fleetmesh/didcomm/1"
 
 // Subprotocol is the WebSocket subprotocol a dialer offers on the URL of a
-// relay face (docs/spec-notes.md).
+// relay face (spec/constants.json).
 const Subprotocol = "didcomm/v2"
 
-// ContentType is the media type of a frame over HTTPS (docs/spec-notes.md).
+// ContentType is the media type of a frame over HTTPS (spec/constants.json).
 const ContentType = "application/didcomm-encrypted+json"
 
 // Endpoint is one way to reach a node, as its descriptor advertises it.

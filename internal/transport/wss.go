@@ -13,7 +13,7 @@ import (
 )
 
 // WSS carries frames over WebSocket, one text frame each, on the URL of a relay
-// face: the dialer offers the subprotocol and the face echoes it (docs/spec-notes.md).
+// face: the dialer offers the subprotocol and the face echoes it (spec/constants.json).
 // The face owns the socket, so listening opens none: see [WSS.Serve].
 type WSS struct {
 	client *http.Client
