@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	binary = filepath.Join(dir, "meshnode")
-	build := exec.Command("go", "build", "-o", binary, "fleetmesh.org/fleetmesh/cmd/meshnode")
+	build := exec.Command("go", "build", "-o", dir+string(os.PathSeparator), "fleetmesh.org/fleetmesh/cmd/meshnode", "fleetmesh.org/fleetmesh/cmd/meshctl")
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	code := 1
 	if err := build.Run(); err != nil {

@@ -3,9 +3,9 @@ package manifest
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -47,36 +47,54 @@ func Check(s Set) error {
 	return bad.err()
 }
 
-var quoted = regexp.MustCompile(`'([^']*)'`)
-
-// schema checks one document against the schema of its kind, and finds the place.
-func (o *Object) schema() *Problem {
+// schema checks one document against the schema of its kind, and finds the places: of every unknown key, and of the first other fault.
+func (o *Object) schema() (bad Problems) {
+	if shape, err := Schema(o.Kind); err == nil {
+		o.unknown(o.value, shape, "", &bad)
+	}
 	err := spec.ValidateManifest(o.JSON())
 	if err == nil {
-		return nil
+		return bad
 	}
 	var e *spec.SchemaError
-	if !errors.As(err, &e) {
-		return o.problem("", "%v", err)
+	switch {
+	case !errors.As(err, &e):
+		bad = append(bad, o.problem("", "%v", err))
+	case strings.HasPrefix(e.Reason, "additional propert") && len(bad) > 0: // told already, key by key
+	default:
+		bad = append(bad, o.problem(e.Path, "%s", strings.Replace(e.Reason, "missing propert", "missing key: propert", 1)))
 	}
-	if strings.HasPrefix(e.Reason, "additional propert") {
-		if name := quoted.FindStringSubmatch(e.Reason); name != nil {
-			at := under(e.Path, name[1])
-			if near := nearest(name[1], known(o.Kind, e.Path)); near != "" {
-				return o.problem(at, "unknown key; did you mean %s?", near)
-			}
-			return o.problem(at, "unknown key")
+	return bad
+}
+
+// unknown finds the keys that the schema does not allow, and the ones that were probably meant.
+func (o *Object) unknown(v any, shape map[string]any, at string, bad *Problems) {
+	items := object(shape["items"])
+	for i, x := range list(v) {
+		o.unknown(x, items, fmt.Sprintf("%s/%d", at, i), bad)
+	}
+	properties := object(shape["properties"])
+	closed := shape["additionalProperties"] == false && shape["patternProperties"] == nil
+	for _, k := range slices.Sorted(maps.Keys(object(v))) {
+		below, known := properties[k]
+		if known {
+			o.unknown(object(v)[k], object(below), under(at, k), bad)
+			continue
+		}
+		if !closed {
+			continue
+		}
+		if near := nearest(k, slices.Sorted(maps.Keys(properties))); near != "" {
+			*bad = append(*bad, o.problem(under(at, k), "unknown key; did you mean %s?", near))
+		} else {
+			*bad = append(*bad, o.problem(under(at, k), "unknown key"))
 		}
 	}
-	if strings.HasPrefix(e.Reason, "missing propert") {
-		return o.problem(e.Path, "%s", strings.Replace(e.Reason, "missing propert", "missing key: propert", 1))
-	}
-	return o.problem(e.Path, "%s", e.Reason)
 }
 
 func (o *Object) check() Problems {
-	if p := o.schema(); p != nil {
-		return Problems{p}
+	if bad := o.schema(); len(bad) > 0 {
+		return bad
 	}
 	c := &checker{o: o}
 	switch o.Kind {
@@ -302,28 +320,4 @@ func distance(a, b string) int {
 		}
 	}
 	return row[len(b)]
-}
-
-// known lists the keys that the schema allows at a JSON pointer, sorted.
-func known(kind, pointer string) []string {
-	schema, err := Schema(kind)
-	if err != nil {
-		return nil
-	}
-	for step := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
-		if step == "" {
-			continue
-		}
-		if next, ok := object(schema["properties"])[step]; ok {
-			schema = object(next)
-		} else {
-			schema = object(schema["items"])
-		}
-	}
-	var keys []string
-	for k := range object(schema["properties"]) {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }

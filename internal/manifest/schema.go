@@ -6,12 +6,19 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+	"sync"
 
 	"fleetmesh.org/fleetmesh/spec"
 )
 
-// Schema is the JSON Schema of a manifest kind with every reference written out, so that it stands alone.
+// schemas keeps what Schema made.
+var schemas sync.Map
+
+// Schema is the JSON Schema of a manifest kind with every reference written out, so that it stands alone. The caller must not change it.
 func Schema(kind string) (map[string]any, error) {
+	if s, ok := schemas.Load(kind); ok {
+		return s.(map[string]any), nil
+	}
 	if !slices.Contains(spec.ManifestKinds(), kind) {
 		return nil, fmt.Errorf("no manifest of kind %q; there are %s", kind, strings.Join(spec.ManifestKinds(), ", "))
 	}
@@ -23,7 +30,9 @@ func Schema(kind string) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return object(inline(doc, object(shared["$defs"]))), nil
+	s := object(inline(doc, object(shared["$defs"])))
+	schemas.Store(kind, s)
+	return s, nil
 }
 
 func readSchema(name string) (map[string]any, error) {
