@@ -6,7 +6,6 @@ import (
 	"math"
 
 	"fleetmesh.org/fleetmesh/internal/daemon"
-	"fleetmesh.org/fleetmesh/internal/host"
 	"fleetmesh.org/fleetmesh/spec"
 )
 
@@ -81,7 +80,7 @@ func printDoctor(w io.Writer, d daemon.Doctor) {
 	}
 }
 
-func printHealth(w io.Writer, p host.PeerHealth) {
+func printHealth(w io.Writer, p daemon.PeerHealth) {
 	state := "cannot be reached"
 	switch {
 	case p.Session != "":

@@ -149,3 +149,6 @@ func (f *federation) clockOf(ctx context.Context, relay string) (time.Duration, 
 	}
 	return at.Add(time.Second / 2).Sub(start.Add(time.Since(start) / 2)), nil
 }
+
+// PeerHealth is what the doctor found of one peer.
+type PeerHealth = host.PeerHealth
