@@ -135,9 +135,6 @@ func (n *node) peerAdd(ctx context.Context, p PeerParams) (none, error) {
 	if err != nil {
 		return none{}, err
 	}
-	if n.fed.retired() {
-		return none{}, errors.New("this node's key is revoked: it peers with nobody")
-	}
 	if n.fed.known.revoked(key) {
 		return none{}, fmt.Errorf("%s was revoked by its holder", p.DID)
 	}
