@@ -61,10 +61,11 @@ func (s *Store) writable() error {
 }
 
 // fail makes the store read-only for good: after a failed write or sync nobody knows what
-// is on the disk, so nothing may be acknowledged any more until the log is read again.
+// is on the disk, so nothing may be acknowledged any more until the log is read again. (A write to
+// a full disk is another matter, see undo.)
 func (s *Store) fail(err error) error {
 	if isFull(err) {
-		err = fmt.Errorf("%w: the disk is full: %w", store.ErrFull, err)
+		err = full(err)
 	}
 	err = fmt.Errorf("%w until it is opened again: %w", store.ErrReadOnly, err)
 	if s.failed.CompareAndSwap(nil, &err) {
@@ -120,11 +121,21 @@ func (s *Store) commit(group []*request) {
 	defer s.wmu.Unlock()
 	err := s.writable()
 	if err == nil {
-		s.buf = s.buf[:0]
+		err = s.within()
+	}
+	if err == nil {
+		s.begin()
 		for _, r := range group {
 			r.err = r.run()
 		}
-		err = s.flushLog()
+		if err = s.flushLog(); err != nil && s.failed.Load() == nil {
+			s.rollback()
+		} else {
+			s.end()
+		}
+		if s.failed.Load() == nil && (err != nil || len(s.buf) > 0) {
+			s.tellFull(err)
+		}
 	}
 	if err == nil {
 		s.publish()
@@ -138,12 +149,40 @@ func (s *Store) commit(group []*request) {
 	}
 }
 
-// flushLog writes the group's records and syncs them.
+// within keeps the active file within the offsets that can be told, if a full disk has kept
+// new files from being begun for so long.
+func (s *Store) within() error {
+	if s.base < maxLogFile {
+		return nil
+	}
+	err := s.newLog()
+	if err != nil && !isFull(err) {
+		return s.fail(err)
+	}
+	return err
+}
+
+// maxLogFile is the size from which on nothing more goes into a log file.
+const maxLogFile = 1 << 31
+
+// flushLog writes the group's records and syncs them. If the disk is full, nothing of them is left in
+// the log; after any other failure the store is read-only.
 func (s *Store) flushLog() error {
 	if len(s.buf) == 0 {
 		return nil
 	}
-	if _, err := s.active.f.WriteAt(s.buf, s.base); err != nil {
+	if s.torn {
+		if err := s.cutBack(); err != nil {
+			return err
+		}
+	}
+	if _, err := s.active.f.WriteAt(s.buf, s.base); isFull(err) {
+		s.torn = true
+		if err := s.cutBack(); err != nil {
+			return err
+		}
+		return full(fmt.Errorf("write log: %w", err))
+	} else if err != nil {
 		return s.fail(fmt.Errorf("write log: %w", err))
 	}
 	if err := s.active.f.Sync(); err != nil {
@@ -178,7 +217,9 @@ func (s *Store) install(v *version) {
 // is durable whatever happens here, so a failure concerns those who come next.
 func (s *Store) roll() {
 	if s.base >= s.opts.LogFileBytes {
-		if err := s.newLog(); err != nil {
+		if err := s.newLog(); isFull(err) {
+			s.tellFull(err) // the old one goes on, and the next group tries again
+		} else if err != nil {
 			s.fail(err)
 			return
 		}
@@ -191,7 +232,15 @@ func (s *Store) roll() {
 }
 
 func (s *Store) newLog() error {
+	if s.torn {
+		if err := s.cutBack(); err != nil {
+			return err
+		}
+	}
 	l, err := createLog(s.fs, s.man.NextLog, 0)
+	if isFull(err) {
+		return full(err)
+	}
 	if err != nil {
 		return err
 	}
@@ -259,11 +308,13 @@ func (s *Store) index(e *nostr.Event, lsn uint64, p pos) {
 
 // kill marks a document dead as of the change that is being made, and returns what to log.
 func (s *Store) kill(d *doc, at place, reason string) dropped {
+	lsn, was := s.lsn+1, *d
 	if at.seg == nil {
-		s.cur.head.kill(at.n, s.lsn+1)
+		s.cur.head.kill(at.n, lsn)
 	} else {
-		at.seg.kill(at.n, s.lsn+1)
+		at.seg.kill(at.n, lsn)
 	}
+	s.otherwise(func() { s.revive(&was, at, lsn) })
 	return dropped{d.lsn, s.bury(d.pos), d.id, reason}
 }
 

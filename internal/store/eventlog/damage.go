@@ -219,14 +219,7 @@ func (s *Store) mourn(r *remains, gone map[uint64]struct{}) {
 	}
 }
 
-// healed takes an id off the list of what is lost: it is there again, or would not be kept any more.
-func (s *Store) healed(id nostr.ID) {
-	s.dmu.Lock()
-	delete(s.damaged, id)
-	s.dmu.Unlock()
-}
-
-// settle does that for what a change removes or refuses.
+// settle takes off the list of what is lost what a change removes or refuses.
 func (s *Store) settle(fx *effects) {
 	for i := range fx.drops {
 		s.healed(fx.drops[i].id)

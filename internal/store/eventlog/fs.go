@@ -187,6 +187,7 @@ func replaceFile(fs FS, name string, data []byte) error {
 		err = cerr
 	}
 	if err != nil {
+		fs.Remove(tmp) // a full disk needs the room; if it fails, Open removes it
 		return fmt.Errorf("write %s: %w", tmp, err)
 	}
 	if err := fs.Rename(tmp, name); err != nil {

@@ -119,10 +119,11 @@ func (s *Store) endLog() error {
 	if err := s.writable(); err != nil || s.base == logHeader {
 		return err
 	}
-	if err := s.newLog(); err != nil {
+	err := s.newLog()
+	if err != nil && !isFull(err) {
 		return s.fail(err)
 	}
-	return nil
+	return err
 }
 
 // rewrite copies what still matters of a log file into a new one, which takes its place.
@@ -130,6 +131,7 @@ func (s *Store) rewrite(l *logFile, stop func() bool) error {
 	s.wmu.Lock()
 	no := s.man.NextLog
 	s.man.NextLog++
+	taken := s.takenBack
 	s.wmu.Unlock()
 	n := s.snapshot()
 	defer n.release()
@@ -145,7 +147,7 @@ func (s *Store) rewrite(l *logFile, stop func() bool) error {
 	if err := s.copyLiving(n, l, to, m, stop); err != nil {
 		return fmt.Errorf("rewrite log file %d: %w", l.no, err)
 	}
-	return s.exchange(l, to, m, was)
+	return s.exchange(l, to, m, was, taken)
 }
 
 // copyLiving copies the records that matter.
@@ -258,13 +260,16 @@ func (s *Store) stillMatters(v *version, fx *effects) effects {
 }
 
 // exchange installs a rewritten log file in the place of the old one.
-func (s *Store) exchange(l, to *logFile, m *moves, was int64) error {
+func (s *Store) exchange(l, to *logFile, m *moves, was int64, taken int) error {
 	s.wmu.Lock()
 	defer s.wmu.Unlock()
 	if err := s.writable(); err != nil {
 		return err
 	}
-	to.dead.Store(l.dead.Load() - was) // what died during the copying
+	if s.takenBack != taken { // what was taken for a tombstone's successor may not have come
+		return errors.New("a change was taken back meanwhile")
+	}
+	to.dead.Store(max(0, l.dead.Load()-was)) // what died during the copying
 	v := s.cur.clone()
 	delete(v.files, l.no)
 	v.files[to.no] = to

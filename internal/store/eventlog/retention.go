@@ -103,7 +103,7 @@ func (s *Store) room(ctx context.Context, _ []*nostr.Event) error {
 
 func noRoom(err error) error {
 	if isFull(err) {
-		return fmt.Errorf("%w: the disk is full: %w", store.ErrFull, err)
+		return full(err)
 	}
 	return fmt.Errorf("make room: %w", err)
 }

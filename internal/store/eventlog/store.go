@@ -104,17 +104,21 @@ type Store struct {
 	cur *version
 	vis uint64
 
-	wmu     sync.Mutex // held while changing anything; what follows is the writer's
-	lsn     uint64
-	maxSeq  uint64
-	lastSeq atomic.Uint64
-	active  *logFile
-	base    int64 // where the next record goes in the active file
-	buf     []byte
-	clock   int64 // the latest now that was heard of
-	man     manifest
-	terms   []term
-	horizon int64 // created_at up to which the quota has removed what is not protected
+	wmu       sync.Mutex // held while changing anything; what follows is the writer's
+	lsn       uint64
+	maxSeq    uint64
+	lastSeq   atomic.Uint64
+	active    *logFile
+	base      int64 // where the next record goes in the active file
+	buf       []byte
+	clock     int64 // the latest now that was heard of
+	man       manifest
+	terms     []term
+	undo      undo
+	torn      bool  // the active file may have more than base: part of a write to a full disk
+	fullTold  bool  // so it was told
+	takenBack int   // how often tombstones or refusals were taken back
+	horizon   int64 // created_at up to which the quota has removed what is not protected
 
 	rebuilding bool // at Open: segments are written without touching the manifest
 

@@ -19,6 +19,10 @@ type tables struct {
 	bounds   map[nostr.Address]int64
 	floors   map[nostr.Address]store.Version
 	vanished map[nostr.PubKey]int64
+
+	noting bool     // a group is being made that may have to be taken back
+	steps  []func() // by these
+	before []nostr.ID
 }
 
 type refusal struct {
@@ -53,21 +57,21 @@ func (t *tables) apply(fx *effects) {
 		t.refuse(r.ID, refusal{r.Reason, r.At})
 	}
 	for _, a := range fx.asked {
-		t.asked[a] = struct{}{}
+		put(t, t.asked, a, struct{}{})
 	}
 	for _, b := range fx.bounds {
 		if old, ok := t.bounds[b.addr]; !ok || old < b.until {
-			t.bounds[b.addr] = b.until
+			put(t, t.bounds, b.addr, b.until)
 		}
 	}
 	for _, f := range fx.floors {
 		if old, ok := t.floors[f.Address]; !ok || f.Version.Beats(old) {
-			t.floors[f.Address] = f.Version
+			put(t, t.floors, f.Address, f.Version)
 		}
 	}
 	for _, v := range fx.vanished {
 		if old, ok := t.vanished[v.key]; !ok || old < v.until {
-			t.vanished[v.key] = v.until
+			put(t, t.vanished, v.key, v.until)
 		}
 	}
 }
@@ -77,14 +81,14 @@ func (t *tables) refuse(id nostr.ID, r refusal) {
 	if old, ok := t.refused[id]; ok && (old.reason == r.reason || store.Binding(old.reason)) {
 		return
 	}
-	t.refused[id] = r
+	put(t, t.refused, id, r)
 	if !store.Bounded(r.reason) {
 		return
 	}
 	t.advisory = append(t.advisory, id)
 	for len(t.advisory) > t.limit {
 		if first := t.advisory[0]; store.Bounded(t.refused[first].reason) {
-			delete(t.refused, first)
+			drop(t, t.refused, first)
 		}
 		t.advisory = t.advisory[1:]
 	}
@@ -94,7 +98,7 @@ func (t *tables) refuse(id nostr.ID, r refusal) {
 func (t *tables) stored(id nostr.ID) {
 	t.mu.Lock()
 	if r, ok := t.refused[id]; ok && !store.Binding(r.reason) {
-		delete(t.refused, id)
+		drop(t, t.refused, id)
 	}
 	t.mu.Unlock()
 }
