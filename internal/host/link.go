@@ -44,11 +44,12 @@ type outgoing struct {
 	anonymous bool
 	frame     []byte
 	created   int64
-	done      chan error // for those who decide for themselves what a lost frame means: it is tried once
-	key       string     // of its record in the journal, "" for what need not survive
-	live      bool       // goes out on the stream there is, or not at all
-	until     int64      // unix second after which it is not worth sending; 0: as long as it takes
-	trace     *Pong      // told how it went
+	done      chan error   // for those who decide for themselves what a lost frame means: it is tried once
+	key       string       // of its record in the journal, "" for what need not survive
+	live      bool         // goes out on the stream there is, or not at all
+	until     int64        // unix second after which it is not worth sending; 0: as long as it takes
+	trace     *Pong        // told how it went
+	routed    nostr.PubKey // frame is a forward for this mediator; zero for all else
 }
 
 const (
@@ -270,6 +271,13 @@ func (l *link) send(o *outgoing) error {
 	}
 	if o.live {
 		return l.sendLive(ctx, frame)
+	}
+	if o.routed != (nostr.PubKey{}) {
+		d, err := l.h.descriptorFrom(ctx, o.routed, l.peer)
+		if err != nil {
+			return err
+		}
+		return l.sendRouted(ctx, o.routed, d, frame, true)
 	}
 	if via := l.h.via(ctx, l.peer); len(via) > 0 && !l.connected() {
 		return l.sendVia(ctx, via, frame, o)

@@ -53,6 +53,12 @@ type estuary struct {
 
 func newEstuary(t *testing.T) *estuary {
 	t.Helper()
+	return newEstuaryOf(t, 2)
+}
+
+// newEstuaryOf lets the leaf use n of the mediators.
+func newEstuaryOf(t *testing.T, n int) *estuary {
+	t.Helper()
 	e := &estuary{t: t, net: transport.NewMemory("wss"), got: map[string]int{}}
 	var mu sync.Mutex
 	byKey := map[nostr.PubKey]*rig{}
@@ -81,7 +87,7 @@ func newEstuary(t *testing.T) *estuary {
 	}
 	e.sender = newRigWith(t, e.net, "s", 1, mesh.EnrolClosed, find, nil, nil)
 	know(e.sender)
-	both := []nostr.PubKey{e.mediators[0].pub, e.mediators[1].pub}
+	both := []nostr.PubKey{e.mediators[0].pub, e.mediators[1].pub}[:n]
 	e.leaf = newRigWith(t, e.net, "l", 2, mesh.EnrolClosed, find,
 		func(d *identity.Descriptor) {
 			d.Class, d.Endpoints, d.Mediators = spec.ClassLeaf, nil, both
@@ -148,13 +154,28 @@ func rounds() int {
 // TestASleepingLeafLosesNothing sends a leaf messages while it sleeps and wakes at random and each of its mediators is killed in turn, one of
 // them twice: none is lost, none comes twice, and what the mediators kept and logged names no sender.
 func TestASleepingLeafLosesNothing(t *testing.T) {
+	sleepAndWake(t, 2, rounds(), map[int]int{1: 0, 2: 1, 3: 0})
+}
+
+// TestOneMediatorLosesNothing is the same with a single mediator that is killed twice.
+func TestOneMediatorLosesNothing(t *testing.T) {
+	sleepAndWake(t, 1, rounds()/2, map[int]int{1: 0, 3: 0})
+}
+
+// sleepAndWake kills the mediators that kills names after so many quarters.
+func sleepAndWake(t *testing.T, mediators, total int, quarters map[int]int) {
 	synctest.Test(t, func(t *testing.T) {
-		e := newEstuary(t)
+		e := newEstuaryOf(t, mediators)
 		dice := mathrand.New(mathrand.NewPCG(1, 2))
 		<-time.After(10 * time.Second)
-		total := rounds()
 		step := total / 200
-		kills := map[int]int{total * 1 / 4: 0, total * 2 / 4: 1, total * 3 / 4: 0}
+		if step == 0 {
+			step = 1
+		}
+		kills := map[int]int{}
+		for q, which := range quarters {
+			kills[total*q/4/step*step] = which
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		var sleeper sync.WaitGroup
 		sleeper.Go(func() {
@@ -202,7 +223,7 @@ func TestASleepingLeafLosesNothing(t *testing.T) {
 			t.Error("not every message arrived once")
 		}
 		e.mu.Unlock()
-		for i := range e.mediators {
+		for i := range mediators {
 			e.noSender(i)
 		}
 		e.stop()

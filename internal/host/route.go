@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -20,7 +21,20 @@ type route struct {
 	last    transport.Endpoint
 	retryAt time.Time // after a failure
 	backoff time.Duration
+	recent  []handed // messages that went out a moment ago: they are sent again if the stream ends now
 }
+
+// handed is a forward that a mediator's carrier took. Nothing says whether the mediator has written it down.
+type handed struct {
+	at    time.Time
+	frame []byte
+}
+
+const (
+	recall    = 10 * time.Second // how long before the end of a stream what went out on it is in doubt
+	recalled  = 256              // messages in doubt at most
+	againLife = 10 * time.Minute // how long they are tried again
+)
 
 // via names the mediators that what goes to a peer has to pass; none for one that is reached directly. A leaf sends everything by way of its own
 // mediators: they alone learn its address (§ Privacy rules).
@@ -60,7 +74,7 @@ func (l *link) sendVia(ctx context.Context, via []nostr.PubKey, frame []byte, o 
 	var failed []error
 	took := 0
 	for _, m := range via {
-		err := l.forward(ctx, m, f)
+		err := l.forward(ctx, m, f, o)
 		if err != nil {
 			failed = append(failed, fmt.Errorf("mediator %s: %w", m.String()[:12], err))
 			continue
@@ -80,7 +94,7 @@ func (l *link) sendVia(ctx context.Context, via []nostr.PubKey, frame []byte, o 
 }
 
 // forward hands a forward to one mediator.
-func (l *link) forward(ctx context.Context, mediator nostr.PubKey, f didcomm.Forward) error {
+func (l *link) forward(ctx context.Context, mediator nostr.PubKey, f didcomm.Forward, o *outgoing) error {
 	h := l.h
 	if mediator == h.selfKey {
 		return h.mediation.offer(ctx, f)
@@ -100,11 +114,21 @@ func (l *link) forward(ctx context.Context, mediator nostr.PubKey, f didcomm.For
 	if len(h.cfg.Mediators) > 0 {
 		return h.hand(ctx, mediator, frame)
 	}
+	return l.sendRouted(ctx, mediator, d, frame, o.m != nil)
+}
+
+// sendRouted sends a sealed forward on the route to its mediator. keep has it sent again if the stream ends soon after.
+func (l *link) sendRouted(ctx context.Context, mediator nostr.PubKey, d *identity.Descriptor, frame []byte, keep bool) error {
 	r := l.route(mediator)
 	for {
 		s, fresh, err := r.open(ctx, l, mediator, d)
 		if err != nil {
 			return err
+		}
+		if keep {
+			l.mu.Lock()
+			r.recent = append(r.doubtful(time.Now()), handed{time.Now(), frame})
+			l.mu.Unlock()
 		}
 		if err = s.Send(ctx, frame); err == nil {
 			return nil
@@ -113,6 +137,42 @@ func (l *link) forward(ctx context.Context, mediator nostr.PubKey, f didcomm.For
 		if fresh {
 			return r.failed(fmt.Errorf("send: %w", err))
 		}
+	}
+}
+
+// doubtful are the messages that went out a moment ago. l.mu is held.
+func (r *route) doubtful(now time.Time) []handed {
+	i := slices.IndexFunc(r.recent, func(h handed) bool { return now.Sub(h.at) <= recall })
+	if i < 0 {
+		return nil
+	}
+	return r.recent[max(i, len(r.recent)-recalled+1):]
+}
+
+// sendAgain sends what a mediator may have lost with its stream, once it is there again. It keeps nobody waiting, and the mediator knows what it
+// has.
+func (h *Host) sendAgain(l *link, mediator nostr.PubKey, list []handed) {
+	deadline, backoff := time.Now().Add(againLife), minBackoff
+	for len(list) > 0 && time.Now().Before(deadline) {
+		o := &outgoing{frame: list[0].frame, routed: mediator, done: make(chan error, 1)}
+		l.push(o)
+		select {
+		case err := <-o.done:
+			if err == nil {
+				list, backoff = list[1:], minBackoff
+				continue
+			}
+		case <-h.ctx.Done():
+			return
+		}
+		pause := time.NewTimer(backoff/2 + rand.N(backoff))
+		select {
+		case <-pause.C:
+		case <-h.ctx.Done():
+			pause.Stop()
+			return
+		}
+		backoff = min(2*backoff, maxBackoff)
 	}
 }
 
@@ -180,7 +240,7 @@ func (r *route) open(ctx context.Context, l *link, mediator nostr.PubKey, d *ide
 	l.mu.Lock()
 	r.stream = s
 	l.mu.Unlock()
-	l.h.work.Go(func() { l.h.drain(s, l, r) })
+	l.h.work.Go(func() { l.h.drain(s, l, mediator) })
 	return s, true, nil
 }
 
@@ -191,18 +251,24 @@ func (r *route) failed(err error) error {
 }
 
 // drain waits for the end of a stream that only forwards go out on, so that a dead one is noticed.
-func (h *Host) drain(s transport.Stream, l *link, r *route) {
+func (h *Host) drain(s transport.Stream, l *link, mediator nostr.PubKey) {
 	for {
 		if _, err := s.Receive(h.ctx); err != nil {
 			break
 		}
 	}
+	r := l.route(mediator)
 	l.mu.Lock()
 	if r.stream == s {
 		r.stream = nil
 	}
+	again := r.doubtful(time.Now())
+	r.recent = nil
 	l.mu.Unlock()
 	s.Close()
+	if len(again) > 0 && h.ctx.Err() == nil {
+		h.work.Go(func() { h.sendAgain(l, mediator, again) })
+	}
 }
 
 func (l *link) drop(r *route) {
