@@ -19,8 +19,10 @@ go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
 
 step "static builds for amd64 and arm64"
 for arch in amd64 arm64; do
-  GOOS=linux GOARCH=$arch go build -trimpath -o "${TMPDIR:-/tmp}/meshnode-$arch-$$" ./cmd/meshnode
-  rm -f "${TMPDIR:-/tmp}/meshnode-$arch-$$"
+  for tool in meshnode meshctl; do
+    GOOS=linux GOARCH=$arch go build -trimpath -o "${TMPDIR:-/tmp}/$tool-$arch-$$" ./cmd/$tool
+    rm -f "${TMPDIR:-/tmp}/$tool-$arch-$$"
+  done
 done
 
 if [ "$quick" = quick ]; then
@@ -28,12 +30,20 @@ if [ "$quick" = quick ]; then
   exec go test -short ./...
 fi
 
-step "what the foreign clients need"
-if ! command -v npm >/dev/null; then
+step "what the tests need beside Go"
+# Foreign clients (nodejs, npm), the exports' own checkers (systemd, cloud-init, docker-compose), network namespaces
+# (iproute2), libsecp256k1 to compare verdicts with.
+missing=
+for need in npm:npm node:nodejs systemd-analyze:systemd cloud-init:cloud-init docker-compose:docker-compose ip:iproute2 gcc:gcc; do
+  command -v "${need%%:*}" >/dev/null || missing="$missing ${need##*:}"
+done
+[ -e /usr/include/secp256k1_schnorrsig.h ] || missing="$missing libsecp256k1-dev"
+if [ -n "$missing" ]; then
   if command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
-    apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy nodejs npm
+    apt-get update -q
+    DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $missing
   else
-    echo "npm is not installed: the tests with nostr-tools, NDK and didcomm-node are skipped"
+    echo "not installed:$missing: the tests that need them are skipped"
   fi
 fi
 
