@@ -48,11 +48,11 @@ if [ -n "$missing" ]; then
 fi
 
 step "go test"
-go test -timeout 20m ./...
+go test -timeout 30m ./...
 
 step "race detector"
 if command -v gcc >/dev/null || command -v cc >/dev/null; then
-  CGO_ENABLED=1 go test -race -short -timeout 15m ./...
+  CGO_ENABLED=1 go test -race -short -timeout 25m ./...
 else
   echo "no C compiler here, which the race detector needs: skipped"
 fi
