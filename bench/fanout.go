@@ -25,7 +25,10 @@ type fanCell struct {
 
 func (r *run) fanCells() (cells []fanCell) {
 	for _, n := range r.cmd.Subs {
-		perConn := max(1, n/500) // 500 connections at most
+		perConn := max(1, (n+499)/500) // 500 connections at most
+		if r.cmd.Share > 0 {
+			perConn = min(r.cmd.Share, n)
+		}
 		for _, all := range []bool{true, false} {
 			which := "one matches"
 			if all {
@@ -91,7 +94,7 @@ type fanLens struct {
 
 func (r *run) openFan(t *target, cell fanCell, topic string) (*fan, error) {
 	f := &fan{t: t, cell: cell, topic: topic, began: time.Now(), arrived: make(chan struct{}, 1), sent: make([]int64, 2*r.cmd.Live+2)}
-	n := cell.subs / cell.perConn
+	n := (cell.subs + cell.perConn - 1) / cell.perConn
 	f.lens = make([]fanLens, n)
 	var err error
 	if f.pub, err = dial(r.ctx, t.url, 16<<10); err != nil {
@@ -141,7 +144,7 @@ func (f *fan) value(i int) string {
 func (f *fan) subscribe(c *conn, i int) error {
 	since := time.Now().Unix() - 5
 	var frames [][]byte
-	for k := range f.cell.perConn {
+	for k := range min(f.cell.perConn, f.cell.subs-i*f.cell.perConn) {
 		filter := nostr.Filter{Kinds: []nostr.Kind{1}, Since: &since, Tags: []nostr.TagFilter{{Letter: 't', Values: []string{f.value(i*f.cell.perConn + k)}}}}
 		frames = append(frames, nostr.AppendReq(nil, "s"+strconv.Itoa(k), filter))
 	}

@@ -29,6 +29,7 @@ type relayCmd struct {
 	Live    int   `help:"Events of one fan-out cell and round at the low rate, and as many in a burst." default:"50"`
 	Rate    int   `help:"The low rate, in events a second." default:"10"`
 	Subs    []int `help:"Live subscriptions." default:"500,5000"`
+	Share   int   `help:"Live subscriptions of one connection; 0: as few as makes 500 connections or fewer." default:"0"`
 	Idle    int   `help:"Idle connections." default:"500"`
 
 	Grow []int  `help:"Grow the store to these sizes, measuring at each, instead of the phases: 10000,100000,1000000. The targets start empty."`
