@@ -17,7 +17,7 @@ import (
 var (
 	ErrNotFound = errors.New("event not found")
 	ErrReadOnly = errors.New("store is read-only") // set so by the operator, or after a failed write
-	ErrFull     = errors.New("store is over its size quota")
+	ErrFull     = errors.New("store is full")      // over its size quota, or the disk has no room
 	ErrClosed   = errors.New("store is closed")
 )
 

@@ -52,7 +52,9 @@ func (s *Store) Check(ctx context.Context) (CheckReport, error) {
 		}
 	}
 	for d, at := range n.arrivals(0) {
-		_ = at
+		if at.seg == nil {
+			r.Events++ // of the head: read when it came, or when the log was read
+		}
 		sum.Add(&d.id)
 		count++
 	}

@@ -130,3 +130,31 @@ func FuzzManifest(f *testing.F) {
 		}
 	})
 }
+
+// FuzzLogFile opens and scans a log file with any content, with its header made right or as it is.
+func FuzzLogFile(f *testing.F) {
+	good := appendRecord(appendLogHeader(nil, 1, 0), 1, []byte(`{"id":"x"}`), &effects{at: 5})
+	f.Add(good, false)
+	f.Add(appendRecord(good, 2, nil, &effects{refused: []store.Refusal{{Reason: "policy"}}}), true)
+	f.Add(make([]byte, logHeader), false)
+	f.Fuzz(func(t *testing.T, b []byte, mend bool) {
+		d := newFaultFS(1)
+		b = bytes.Clone(b)
+		if mend && len(b) >= logHeader {
+			copy(b, appendLogHeader(nil, 1, 0))
+		}
+		d.names[logName(1)] = &node{data: b}
+		l, err := openLog(d, 1, nil)
+		if err != nil {
+			return
+		}
+		end := int64(logHeader)
+		l.scan(logHeader, func(r *record, p pos) error {
+			if int64(p.off) < end || int64(p.off)+int64(p.size) > int64(len(b)) {
+				t.Fatalf("a record at %d of %d bytes after %d", p.off, p.size, end)
+			}
+			end = int64(p.off) + int64(p.size)
+			return nil
+		})
+	})
+}
