@@ -31,12 +31,11 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-func diskFull(t *testing.T, how string) {
-	d := newFaultFS(1)
-	isFull := false
-	d.fail = func(_ int, what, name string) fault {
+// noRoomOn is how a directory fails while its disk is full.
+func noRoomOn(how string, isFull *bool) func(int, string, string) fault {
+	return func(_ int, what, name string) fault {
 		switch {
-		case !isFull:
+		case !*isFull:
 		case what == "create", what == "write" && how == "nothing":
 			return fault{err: errNoSpace}
 		case what == "write" && how == "all":
@@ -48,6 +47,12 @@ func diskFull(t *testing.T, how string) {
 		}
 		return fault{}
 	}
+}
+
+func diskFull(t *testing.T, how string) {
+	d := newFaultFS(1)
+	isFull := false
+	d.fail = noRoomOn(how, &isFull)
 	s, err := Open("", tiny(d))
 	if err != nil {
 		t.Fatal(err)
@@ -58,19 +63,7 @@ func diskFull(t *testing.T, how string) {
 		batch := w.Batch(1 + w.Rand.IntN(20))
 		if i%2 == 1 {
 			isFull = true
-			before := memory(s)
-			for range 2 {
-				if _, err := s.Insert(t.Context(), batch, now+int64(i)); !errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrReadOnly) {
-					t.Fatalf("insert on a full disk: %v", err)
-				}
-				if _, err := s.Purge(t.Context(), oldAndNew(t, s), store.ReasonPurged, now); !errors.Is(err, store.ErrFull) {
-					t.Fatalf("purge on a full disk: %v", err)
-				}
-			}
-			if after := memory(s); fmt.Sprint(after) != fmt.Sprint(before) {
-				t.Fatalf("batch %d left a trace:\n%v\n%v", i, before, after)
-			}
-			storetest.Compare(t, s, oracle, []nostr.Filter{{}}, store.View{}, 0, now)
+			refusedWhole(t, s, oracle, batch, now+int64(i))
 			if i%8 == 1 { // upkeep on a full disk fails, and loses nothing
 				s.Compact(t.Context())
 				storetest.Compare(t, s, oracle, []nostr.Filter{{}}, store.View{}, 0, now)
@@ -116,6 +109,24 @@ func diskFull(t *testing.T, how string) {
 		t.Fatal(err)
 	}
 	defer s.Close()
+	storetest.Compare(t, s, oracle, []nostr.Filter{{}}, store.View{}, 0, now)
+}
+
+// refusedWhole offers a batch to a store on a full disk.
+func refusedWhole(t *testing.T, s *Store, oracle *store.Memory, batch []*nostr.Event, at int64) {
+	t.Helper()
+	before := memory(s)
+	for range 2 {
+		if _, err := s.Insert(t.Context(), batch, at); !errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrReadOnly) {
+			t.Fatalf("insert on a full disk: %v", err)
+		}
+		if _, err := s.Purge(t.Context(), oldAndNew(t, s), store.ReasonPurged, now); !errors.Is(err, store.ErrFull) {
+			t.Fatalf("purge on a full disk: %v", err)
+		}
+	}
+	if after := memory(s); fmt.Sprint(after) != fmt.Sprint(before) {
+		t.Fatalf("a batch left a trace:\n%v\n%v", before, after)
+	}
 	storetest.Compare(t, s, oracle, []nostr.Filter{{}}, store.View{}, 0, now)
 }
 
