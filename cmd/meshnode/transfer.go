@@ -178,6 +178,9 @@ func (c *exportCmd) Run(a *app) error {
 		}
 		n += len(p.Lines)
 		bar.show(int64(n), fmt.Sprintf("%d events", n))
+		if p.End && p.Damaged > 0 && out.Flush() == nil {
+			return &exit{spec.ExitFailure, fmt.Sprintf("%d events are damaged and were left out: `meshnode store check` lists them, and a sync with a relay that holds them heals them", p.Damaged)}
+		}
 		if p.End {
 			return out.Flush()
 		}

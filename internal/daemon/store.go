@@ -40,7 +40,7 @@ func (c Checked) String() string {
 		fmt.Fprintf(&b, "\ndamaged: %s (sync with a relay that holds it)", id)
 	}
 	for _, p := range c.Problems {
-		fmt.Fprintf(&b, "\nproblem: %s (run store rebuild)", p)
+		fmt.Fprintf(&b, "\nproblem: %s", p)
 	}
 	return b.String()
 }
@@ -70,6 +70,9 @@ func RebuildStore(ctx context.Context, dir Dir) (Checked, error) {
 	}
 	r, err := CheckStore(ctx, dir)
 	r.Torn = report.TornBytes
+	for _, l := range report.Lost {
+		r.Problems = append(r.Problems, l.String())
+	}
 	return r, err
 }
 

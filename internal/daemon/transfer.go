@@ -111,9 +111,10 @@ type ExportParams struct {
 
 // ExportPage is one page of an export; the next begins after Next.
 type ExportPage struct {
-	Lines []string `json:"lines"`
-	Next  uint64   `json:"next"`
-	End   bool     `json:"end"`
+	Lines   []string `json:"lines"`
+	Next    uint64   `json:"next"`
+	End     bool     `json:"end"`
+	Damaged int64    `json:"damaged,omitempty"` // events that are known to be damaged and were left out; the last page says it
 }
 
 const exportPageBytes = 4 << 20
@@ -142,6 +143,11 @@ func exportPage(ctx context.Context, s store.Store, p ExportParams, now int64) (
 		}
 	}
 	page.End = true
+	stats, err := s.Stats(ctx)
+	if err != nil {
+		return page, fmt.Errorf("ask the store for damage: %w", err)
+	}
+	page.Damaged = stats.Damaged
 	return page, nil
 }
 
