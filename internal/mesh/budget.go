@@ -221,14 +221,15 @@ func (t *turn) dials(p *peer, g *ledger.Grant, w ledger.Window) {
 	t.account(p, known)
 }
 
-// connected counts a session: the dialler is the subject.
+// connected counts a session: the dialler is the subject. One that did not show yet that it holds our grant may have dialled to ask for it, or
+// to bring its own, and can not claim under a grant that it never saw: such a session is a first contact, which nobody counts.
 func (t *turn) connected(in Connected) {
 	p := t.peers[in.Peer]
 	if p == nil {
 		return
 	}
 	switch {
-	case in.Inbound && len(p.Issued) > 0:
+	case in.Inbound && p.showedGrant():
 		g, w := p.Issued.at(in.Created, t.now)
 		b, known := open(&p.Measured, g, w)
 		b.Counters.Add(oneSession)

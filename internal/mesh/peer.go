@@ -72,6 +72,11 @@ type term struct {
 // knowsCurrent reports whether the peer showed that it holds the newest grant.
 func (p *peer) knowsCurrent() bool { return len(p.Terms) > 0 && p.Terms[0].Known > 0 }
 
+// showedGrant reports whether the peer named a grant of ours, or used one.
+func (p *peer) showedGrant() bool {
+	return len(p.Issued) > 0 && (p.Back > 0 || slices.ContainsFunc(p.Terms, func(k term) bool { return k.Known > 0 }))
+}
+
 // limits are what a window of our grant is held to. A grant that was lowered without any fault, by disuse, binds from the first
 // window after the peer showed that it knows it; before that the more generous of it and the one before counts.
 func (p *peer) limits(w ledger.Window) ledger.Limits {
