@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"fleetmesh.org/fleetmesh/internal/ledger"
 	"fleetmesh.org/fleetmesh/spec"
 )
 
@@ -31,5 +32,24 @@ func TestASessionIsNotCountedBeforeTheGrantIsKnown(t *testing.T) {
 	w.step(w.a(), Connected{Peer: w.b().key, Inbound: true, Created: w.now.Unix()})
 	if n := counted(); n != 1 {
 		t.Fatalf("%d sessions are counted, want 1", n)
+	}
+}
+
+// What the issuer counted and a crash or a torn stream kept from us never comes: it must not be taken for what a later session brings.
+func TestWhatGotLostHidesNothingOfTheNextSession(t *testing.T) {
+	w := newPair(t)
+	w.peering()
+	g := w.a().node.peers[w.b().key].Held.current()
+	b := find(&w.a().node.peers[w.b().key].Used, g, ledger.WindowAt(w.now.Unix(), g.Window))
+	b.told(ledger.Counters{spec.CounterEventsIn: 35}, g.Limits)
+	w.step(w.a(), SyncEnded{Peer: w.b().key, Session: w.syncs[len(w.syncs)-1].Session, Code: spec.CodeError})
+	begun := len(w.syncs)
+	w.step(w.a(), AddPeer{Peer: w.b().key, Tier: spec.TierMember, Wants: w.a().node.peers[w.b().key].Wants})
+	if len(w.syncs) == begun {
+		t.Fatal("no session was begun")
+	}
+	b.saw(ledger.Counters{spec.CounterEventsIn: 31})
+	if n := b.Counters[spec.CounterEventsIn]; n != 66 {
+		t.Fatalf("%d events are known to be counted, want 66", n)
 	}
 }

@@ -98,6 +98,9 @@ func (t *turn) startIfActive(p *peer) {
 	p.NextWant++
 	thread := t.newID()
 	t.threads[thread] = &session{peer: p.Key, ours: true, shard: want.Shard}
+	for _, b := range p.Used {
+		b.Ahead = nil // what the last session or a crash left unseen will not be seen any more: it must not hide what this one brings
+	}
 	p.NextSync = 0
 	t.do(StartSync{Peer: p.Key, Session: thread, Want: want})
 }
