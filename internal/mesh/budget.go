@@ -199,10 +199,11 @@ func (t *turn) dialling(in Dialling) {
 		return
 	}
 	p.Dialling, p.DialWindow = true, w.Epoch
-	// The peer counts it in the window of that message or, by its own clock, in that of its arrival: each may be the one.
+	// The peer counts it in the window of that message or, by its own clock, in that of its arrival: each may be the one. A message that is too
+	// old by our clock may not be so by the peer's, which may be behind ours.
 	skew := spec.C().Window.SkewSeconds
 	seen := []int64{}
-	for _, v := range []ledger.Window{w, ledger.WindowAt(t.now-skew, w.Length), ledger.WindowAt(t.now, w.Length), ledger.WindowAt(t.now+skew, w.Length)} {
+	for _, v := range []ledger.Window{w, ledger.WindowAt(max(in.Created, t.now-2*skew), w.Length), ledger.WindowAt(t.now-skew, w.Length), ledger.WindowAt(t.now, w.Length), ledger.WindowAt(t.now+skew, w.Length)} {
 		if !slices.Contains(seen, v.Epoch) {
 			seen = append(seen, v.Epoch)
 			t.dials(p, p.Held.of(v.Start()), v)

@@ -53,3 +53,20 @@ func TestWhatGotLostHidesNothingOfTheNextSession(t *testing.T) {
 		t.Fatalf("%d events are known to be counted, want 66", n)
 	}
 }
+
+// A message that waited is too old by our clock to count in its own window, and may not be so by the clock of a peer that is behind.
+func TestADialIsTakenInEveryWindowThatThePeerMayCountItIn(t *testing.T) {
+	w := newPair(t)
+	w.peering()
+	skew := spec.C().Window.SkewSeconds
+	w.pass(5 * time.Minute)
+	created := w.now.Unix() - skew - 25
+	w.step(w.a(), Dialling{Peer: w.b().key, Created: created})
+	p := w.a().node.peers[w.b().key]
+	for _, behind := range []int64{0, 44, skew} {
+		_, v := p.Held.at(created, w.now.Unix()-behind)
+		if b := lookup(p.Used, v.Epoch); b == nil || b.spent()[spec.CounterConnOpen] != 1 {
+			t.Errorf("a peer whose clock is %d s behind counts the session in window %d, where we took nothing", behind, v.Epoch)
+		}
+	}
+}
