@@ -70,3 +70,37 @@ func TestADialIsTakenInEveryWindowThatThePeerMayCountItIn(t *testing.T) {
 		}
 	}
 }
+
+// A proposal that was overtaken by the peer's own may arrive when that one was answered: the ends then speak on two threads.
+func TestAProposalThatComesLateLeavesNoPeeringHalfDone(t *testing.T) {
+	w := newPair(t)
+	a, b := w.a(), w.b()
+	var late *Send
+	w.drop = func(s Send) bool {
+		switch {
+		case s.Type == spec.MsgPeeringPropose && s.To == a.key:
+			late = &s
+			return true
+		case s.Type == spec.MsgPeeringAccept && s.To == b.key:
+			return late != nil
+		}
+		return false
+	}
+	w.step(b, AddPeer{Peer: a.key})
+	w.step(b, Described{Descriptor: descriptor(a)})
+	w.step(a, AddPeer{Peer: b.key})
+	w.step(a, Described{Descriptor: descriptor(b)})
+	w.drop = nil
+	w.deliver(b, *late)
+	w.pass(2 * time.Minute)
+	for _, e := range w.nodes {
+		for _, p := range e.node.peers {
+			if p.Stage != active || !p.knowsCurrent() {
+				t.Errorf("the peering is %s, known %v, thread %s", p.Stage, p.knowsCurrent(), p.Thread)
+			}
+		}
+	}
+	if one, other := a.node.peers[b.key].Thread, b.node.peers[a.key].Thread; one != other {
+		t.Errorf("one end speaks on %s, the other on %s", one, other)
+	}
+}

@@ -386,19 +386,25 @@ func (t *turn) grantSeen(in GrantSeen) {
 }
 
 // accepted answers the peer's grant with ours, or completes the peering. An acceptance that does not name our grant shows that the peer
-// lacks it.
+// lacks it; one that names it counts on any thread, since proposals that crossed each other may leave the ends on two: the lower stands.
 func (t *turn) accepted(p *peer, in Received) {
-	if p == nil || len(p.Held) == 0 || in.Thread != p.Thread || p.Stage == ended {
+	if p == nil || len(p.Held) == 0 || p.Stage == ended {
 		return
 	}
 	var body acceptBody
 	if err := json.Unmarshal(in.Body, &body); err != nil {
-		t.fault(p, in.Thread, spec.CodeMalformed)
+		if in.Thread == p.Thread {
+			t.fault(p, in.Thread, spec.CodeMalformed)
+		}
 		return
 	}
-	mine := false
-	if g := p.Issued.current(); g != nil && slices.Contains(body.Grants, g.ID.String()) {
-		mine = true
+	g := p.Issued.current()
+	mine := g != nil && slices.Contains(body.Grants, g.ID.String())
+	if !mine && in.Thread != p.Thread {
+		return
+	}
+	if mine {
+		p.Thread = min(p.Thread, in.Thread)
 		t.knows(p, g.ID)
 	}
 	switch {
