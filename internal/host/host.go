@@ -352,10 +352,14 @@ func (h *Host) AddInvited(ctx context.Context, add mesh.AddPeer, hints []string)
 		h.hints[peer] = hints
 	}
 	h.mu.Unlock()
-	if _, err := h.descriptor(ctx, peer, true); err != nil {
+	d, err := h.descriptor(ctx, peer, true)
+	if err != nil {
 		return err
 	}
-	h.step(add)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stepLocked(mesh.Described{Descriptor: d}) // again: a proposal that was declined in between made mesh forget the stranger
+	h.stepLocked(add)
 	return nil
 }
 

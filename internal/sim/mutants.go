@@ -15,7 +15,10 @@ type Mutant struct {
 }
 
 // Mutants lists the planted bugs: each changes one thing that the arithmetic says.
-func Mutants() []Mutant {
+func Mutants() []Mutant { return slices.Concat(evaluations(), readings(), standings()) }
+
+// evaluations lists the bugs in how a window is priced.
+func evaluations() []Mutant {
 	return []Mutant{
 		{"overrun begins at a half", evaluation(func(v *ledger.Evaluation) {
 			each(v, func(l *ledger.Line) {
@@ -64,6 +67,12 @@ func Mutants() []Mutant {
 				}
 			})
 		})},
+	}
+}
+
+// readings lists the bugs in which windows are priced, and which line of one decides.
+func readings() []Mutant {
+	return []Mutant{
 		{"silence is honest", mesh.Ladder{Evaluate: func(limits ledger.Limits, measured, claimed ledger.Counters) ledger.Evaluation {
 			if claimed == nil {
 				claimed = measured
@@ -89,6 +98,12 @@ func Mutants() []Mutant {
 				v.Severity = v.Lines[0].Severity
 			}
 		})},
+	}
+}
+
+// standings lists the bugs in what a window does to a standing.
+func standings() []Mutant {
+	return []Mutant{
 		{"a misreport keeps its tier", closing(func(before, after *ledger.Standing, m *ledger.Move) {
 			if m.Severity == spec.S2 {
 				after.Tier = before.Tier
