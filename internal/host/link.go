@@ -314,11 +314,14 @@ func (l *link) sendOn(ctx context.Context, s transport.Stream, frame []byte, o *
 	case len(frame) > transport.MaxFrame:
 		return false, fmt.Errorf("%w: %w", errNever, err)
 	}
-	l.lost(s)
+	// The stream is whole, and stays the one that is sent on unless a wider one holds: what went out on it before is still being read.
+	restore := l.aside(s)
 	other, fresh, climbErr := l.open(ctx, s.Scheme())
 	if climbErr != nil {
+		restore()
 		return false, fmt.Errorf("%w by %s, of which no frame may have %d octets, and nothing else holds: %w", errNever, s.Scheme(), len(frame), climbErr)
 	}
+	s.Close()
 	if err := sendFrame(ctx, other, frame, o); err != nil {
 		l.lost(other)
 		return false, fmt.Errorf("send: %w", err)
@@ -463,6 +466,24 @@ func (l *link) adopt(s transport.Stream, proven, ours bool) transport.Stream {
 		old.Close() // what was sent on it is read to its end
 	}
 	return kept
+}
+
+// aside stops sending on a stream without closing it. restore takes it back, unless another has come.
+func (l *link) aside(s transport.Stream) (restore func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.stream != s {
+		return func() {}
+	}
+	proven, ours, since := l.proven, l.ours, l.since
+	l.stream, l.proven, l.ours = nil, false, false
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.stream == nil {
+			l.stream, l.proven, l.ours, l.since = s, proven, ours, since
+		}
+	}
 }
 
 func (l *link) lost(s transport.Stream) {
