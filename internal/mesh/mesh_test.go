@@ -203,6 +203,10 @@ func TestPeeringSyncReceiptAndACleanWindow(t *testing.T) {
 	w := newPair(t)
 	w.peering()
 	w.talk(20)
+	at, by := w.b().node.Peers(w.now)[0].Accounts, w.a().node.Peers(w.now)[0].Accounts
+	if len(at) != 1 || len(by) != 1 || at[0].Way != "issued" || by[0].Way != "held" || at[0].Counted[spec.CounterEventsIn] != 20 || by[0].Counted[spec.CounterEventsIn] != 20 {
+		t.Errorf("the open window: issuer %+v, subject %+v", at, by)
+	}
 	w.pass(3 * time.Minute)
 	if n, last := w.told("window-closed"); n != 1 || last.Severity != spec.S0 {
 		t.Fatalf("%d windows closed, the last with %v\n%+v", n, last.Severity, w.tells)

@@ -285,6 +285,7 @@ type Peer struct {
 	Held     *Budget         `json:"held,omitempty"`   // the peer's to us, and what we used of it
 	Windows  []WindowClose   `json:"windows"`
 	Receipts []ReceiptHead   `json:"receipts"`
+	Accounts []Account       `json:"accounts"`      // windows that are still open
 	Digest   string          `json:"schema_digest"` // "same", "differs" or "unknown"
 	Standing ledger.Standing `json:"standing"`
 }
@@ -297,6 +298,15 @@ type Budget struct {
 	Epoch  int64           `json:"epoch"`
 	Limits ledger.Limits   `json:"limits"`
 	Used   ledger.Counters `json:"used"`
+}
+
+// Account is a window that is still open, as this node has it.
+type Account struct {
+	Way     string          `json:"way"` // "issued": what the peer caused here, under our grant; "held": what we caused there, under its
+	Window  int64           `json:"window"`
+	Counted ledger.Counters `json:"counted"`            // issued: measured; held: what we know of, and would claim now
+	InDoubt ledger.Counters `json:"in_doubt,omitempty"` // held: sent, and not answered: it may have arrived or not
+	Claimed ledger.Counters `json:"claimed,omitempty"`  // by the last receipt
 }
 
 // ReceiptHead is the newest receipt of a window.

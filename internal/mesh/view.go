@@ -34,6 +34,7 @@ func (n *Node) Peers(now time.Time) []Peer {
 			Wants: nonNil(p.Wants), Windows: nonNil(p.Reported), Digest: "unknown", Standing: p.Stands}
 		v.Issued, v.Held = budget(p.Issued, p.Measured, now), budget(p.Held, p.Used, now)
 		v.Receipts = nonNil(append(heads("sent", p.Used), heads("received", p.Measured)...))
+		v.Accounts = nonNil(append(accounts("issued", p.Measured), accounts("held", p.Used)...))
 		switch {
 		case p.Described && p.DigestDiffers:
 			v.Digest = "differs"
@@ -65,6 +66,17 @@ func heads(way string, books []*book) (out []ReceiptHead) {
 			link := b.Last.Link()
 			out = append(out, ReceiptHead{Way: way, Window: b.Window.Epoch, Seq: b.Last.Seq, Head: hex.EncodeToString(link[:]), Counters: b.Last.Counters})
 		}
+	}
+	return out
+}
+
+func accounts(way string, books []*book) (out []Account) {
+	for _, b := range books {
+		a := Account{Way: way, Window: b.Window.Epoch, Counted: b.Counters.Clone(), InDoubt: b.Pending.Clone()}
+		if b.Last != nil {
+			a.Claimed = b.Last.Counters
+		}
+		out = append(out, a)
 	}
 	return out
 }
