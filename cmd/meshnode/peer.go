@@ -18,6 +18,8 @@ type peerCmd struct {
 	Log  peerLogCmd  `cmd:"" help:"What happened with a peer, or with all."`
 	End  peerEndCmd  `cmd:"" help:"End a peering."`
 
+	Window peerWindowCmd `cmd:"" help:"The closed windows of a peer, or one with its arithmetic laid open."`
+
 	Known knownCmd   `cmd:"" help:"The nodes that this one has heard of, and from where."`
 	Ask   peerAskCmd `cmd:"" help:"Ask every active peer which nodes it knows."`
 }

@@ -57,6 +57,7 @@ func (n *node) methods() map[string]control.Handler {
 		"peer.list":         method(n.peerList),
 		"peer.end":          method(n.peerEnd),
 		"peer.history":      method(n.peerHistory),
+		"peer.windows":      method(n.peerWindows),
 		"why.event":         method(n.why),
 		"net.ping":          method(n.ping),
 		"blobs.status":      method(n.blobs.status),

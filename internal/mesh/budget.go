@@ -638,7 +638,7 @@ func (t *turn) close(p *peer, b *book, v ledger.Evaluation, found ...ledger.Stru
 	p.Stands = next
 	p.Worst = p.Worst.Worse(move.Severity)
 	if v.Evaluated || len(found) > 0 {
-		c := WindowClose{Window: b.Window.Epoch, At: t.now, Severity: move.Severity.String(), Measured: b.Counters.Clone()}
+		c := WindowClose{Window: b.Window.Epoch, At: t.now, Severity: move.Severity.String(), Measured: b.Counters.Clone(), Limits: p.limits(b.Window)}
 		if b.Last != nil {
 			c.Claimed, c.Receipts = b.Last.Counters, b.Last.Seq+1
 		}

@@ -101,6 +101,7 @@ type WindowClose struct {
 	Severity string          `json:"severity"`
 	Measured ledger.Counters `json:"measured"`
 	Claimed  ledger.Counters `json:"claimed,omitempty"`
+	Limits   ledger.Limits   `json:"limits,omitempty"` // what it was held to; absent in verdicts of before this was kept
 	Receipts int64           `json:"receipts"`
 	Limit    spec.Limit      `json:"limit,omitempty"` // that decided, above S0
 }
