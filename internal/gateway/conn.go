@@ -41,7 +41,9 @@ type Options struct {
 	// IdlePing is after how much silence the relay is pinged, and how long it may take to
 	// answer; 0 means 30 s.
 	IdlePing time.Duration
-	Log      *slog.Logger // nil discards
+	// EventsPerSecond is how many events are published to the relay in a second at most, from the first on; 0: as many as it takes.
+	EventsPerSecond float64
+	Log             *slog.Logger // nil discards
 }
 
 func (o *Options) fill() {
@@ -81,6 +83,7 @@ type Conn struct {
 	ctx  context.Context // ends with the connection; no request's deadline
 	stop context.CancelFunc
 	done chan struct{}
+	pace *pacer
 
 	received atomic.Uint64 // frames
 	bytesIn  atomic.Int64
@@ -144,6 +147,7 @@ func newConn(norm string, ws *websocket.Conn, o Options) *Conn {
 		url: norm, opt: o, ws: ws,
 		out:     make(chan []byte, 16),
 		done:    make(chan struct{}),
+		pace:    newPacer(o.EventsPerSecond),
 		subs:    map[string]*Subscription{},
 		pubs:    map[string][]chan<- answered{},
 		counts:  map[string]chan<- countReply{},

@@ -58,23 +58,68 @@ func Follow(ctx context.Context, relay *Link, local store.Store, o SyncOptions, 
 func followOn(ctx context.Context, relay *Link, conn *Conn, local store.Store, o SyncOptions, st *FollowStatus) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	live := o.Filter
-	one := 1 // some relays take 0 for "no limit"
-	live.Limit = &one
-	sub, err := conn.Subscribe(ctx, live)
-	if err != nil {
-		return err
-	}
-	defer sub.Close()
 	var wg sync.WaitGroup
-	wg.Go(func() { cancel(readLive(ctx, sub, local, o, st)) })
+	if o.Direction != Push {
+		live := o.Filter
+		one := 1 // some relays take 0 for "no limit"
+		live.Limit = &one
+		sub, err := conn.Subscribe(ctx, live)
+		if err != nil {
+			return err
+		}
+		defer sub.Close()
+		wg.Go(func() { cancel(readLive(ctx, sub, local, o, st)) })
+	}
 	wg.Go(func() {
-		if err := closeGap(ctx, relay, conn, local, o, st); err != nil {
+		if err := closeGaps(ctx, relay, conn, local, o, st); err != nil {
 			cancel(err)
 		}
 	})
 	wg.Wait()
 	return context.Cause(ctx)
+}
+
+// closeGaps closes the gap at the start of a connection, lets the caller's own work begin, and looks for gaps again as often as it wants.
+func closeGaps(ctx context.Context, relay *Link, conn *Conn, local store.Store, o SyncOptions, st *FollowStatus) error {
+	if o.Before != nil {
+		if err := o.Before(ctx, conn); err != nil {
+			return err
+		}
+	}
+	if err := closeGap(ctx, relay, conn, local, o, st); err != nil {
+		return err
+	}
+	beside := make(chan error, 1)
+	if o.Beside != nil {
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		bctx, stop := context.WithCancel(ctx)
+		defer stop()
+		wg.Go(func() { beside <- o.Beside(bctx, conn) })
+	}
+	var again <-chan time.Time
+	if o.Resync > 0 {
+		t := time.NewTicker(o.Resync)
+		defer t.Stop()
+		again = t.C
+	}
+	for {
+		select {
+		case err := <-beside:
+			if err == nil {
+				err = ctx.Err()
+			}
+			return err
+		case <-again:
+			if err := closeGap(ctx, relay, conn, local, o, st); err != nil {
+				return err
+			}
+		case <-conn.Done():
+			return conn.Err()
+		case <-ctx.Done():
+			return nil
+		}
+	}
 }
 
 // closeGap syncs over the connection that the stream is on.

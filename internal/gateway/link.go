@@ -12,6 +12,7 @@ import (
 type Link struct {
 	url  string
 	opt  Options
+	pace *pacer
 	gate chan struct{} // holds one token: whoever has it may touch what follows
 
 	conn  *Conn
@@ -27,7 +28,7 @@ const steady = 10 * time.Second
 // NewLink makes a Link. It connects when asked for a connection.
 func NewLink(relay string, o Options) *Link {
 	o.fill()
-	l := &Link{url: relay, opt: o, gate: make(chan struct{}, 1)}
+	l := &Link{url: relay, opt: o, pace: newPacer(o.EventsPerSecond), gate: make(chan struct{}, 1)}
 	l.gate <- struct{}{}
 	return l
 }
@@ -59,6 +60,7 @@ func (l *Link) Conn(ctx context.Context) (*Conn, error) {
 		l.failed()
 		return nil, err
 	}
+	conn.pace = l.pace
 	l.conn, l.born = conn, time.Now()
 	return conn, nil
 }

@@ -106,7 +106,7 @@ const maxAttempts = 8
 
 // PublishMany sends events with up to window of them unanswered, and calls fate once for each with
 // the relay's answer, in no particular order. "rate-limited:" is obeyed: everything waits for as long as the
-// relay asks (else 1 s, doubling up to a minute), then goes on at the rate that the relay took before. An
+// relay asks (else 1 s, doubling up to a minute), then goes on at the rate that the relay took before, which a Link remembers for an hour. An
 // event that is limited 8 times, or that cannot be authenticated for, gets that answer as its fate.
 // PublishMany ends when all events have had theirs, or with the first error: of fate, of the events,
 // of ctx, or of the connection. Events without a fate then may or may not be held by the relay.
@@ -115,7 +115,7 @@ func (c *Conn) PublishMany(ctx context.Context, events iter.Seq2[*nostr.Event, e
 	defer stop()
 	p := &publisher{
 		c: c, fate: fate, next: next, window: max(window, 1),
-		flying: map[string]*flight{},
+		flying: map[string]*flight{}, pace: c.pace,
 	}
 	p.answers = make(chan answered, p.window)
 	defer func() {
@@ -140,7 +140,7 @@ type publisher struct {
 	answers chan answered
 	again   []*flight // to be offered once more
 	drained bool
-	pace    pacer
+	pace    *pacer
 }
 
 func (p *publisher) run(ctx context.Context) error {
@@ -208,13 +208,16 @@ func (p *publisher) fill(ctx context.Context) error {
 		if p.flying[id] != nil {
 			continue // offered twice by the caller: one answer serves both
 		}
+		if !p.pace.take(time.Now()) { // another publisher was quicker
+			p.again = append(p.again, f)
+			return nil
+		}
 		f.attempts++
 		p.flying[id] = f
 		p.c.expect(id, p.answers)
 		if err := p.c.send(ctx, nostr.AppendPublish(nil, f.e)); err != nil {
 			return err
 		}
-		p.pace.sent(time.Now())
 	}
 	return nil
 }
@@ -261,45 +264,6 @@ func (p *publisher) settle(ctx context.Context, a answered) error {
 		return nil
 	}
 	return p.fate(f.e, a.Answer)
-}
-
-// pacer keeps to a rate that the relay has shown, once it has shown one.
-type pacer struct {
-	notBefore time.Time
-	interval  time.Duration // between two events; 0 until the relay limits
-	delay     time.Duration // the last wait, for doubling
-	recent    []time.Time   // of events accepted within the last second
-}
-
-func (p *pacer) wait(now time.Time) time.Duration { return p.notBefore.Sub(now) }
-
-func (p *pacer) sent(now time.Time) {
-	if p.interval > 0 {
-		p.notBefore = now.Add(p.interval)
-	}
-}
-
-func (p *pacer) accepted(now time.Time) {
-	p.delay = 0
-	for len(p.recent) > 0 && now.Sub(p.recent[0]) > time.Second {
-		p.recent = p.recent[1:]
-	}
-	p.recent = append(p.recent, now)
-}
-
-// limited is called for every refused event; those that were on their way together count once.
-func (p *pacer) limited(now time.Time, asked time.Duration) {
-	if p.wait(now) > p.interval {
-		p.notBefore = later(p.notBefore, now.Add(asked))
-		return
-	}
-	for len(p.recent) > 0 && now.Sub(p.recent[0]) > time.Second {
-		p.recent = p.recent[1:]
-	}
-	per := time.Second / time.Duration(max(1, len(p.recent)))
-	p.interval = max(p.interval, per+per/10)
-	p.delay = min(max(2*p.delay, minDelay), maxDelay)
-	p.notBefore = now.Add(max(asked, p.delay))
 }
 
 func later(a, b time.Time) time.Time {

@@ -212,6 +212,14 @@ func (r *syncRun) handIn(ctx context.Context, events []*nostr.Event) error {
 		unusable[word]++
 		facts = append(facts, PeerFact{Download, e.ID, word, now})
 	}
+	good = r.admit(ctx, good, func(e *nostr.Event, s Stop) {
+		unusable[s.Word]++
+		if s.Again {
+			r.markDown(e.ID)
+			return
+		}
+		facts = append(facts, PeerFact{Download, e.ID, s.Word, now})
+	})
 	if err := r.Peer.Remember(facts...); err != nil {
 		r.Log.Warn("what a relay served badly is not remembered", "relay", r.link.URL(), "error", err)
 	}
@@ -247,6 +255,22 @@ func (r *syncRun) handIn(ctx context.Context, events []*nostr.Event) error {
 		}
 	})
 	return nil
+}
+
+// admit returns the events that the caller's In lets pass, and tells of the others.
+func (r *syncRun) admit(ctx context.Context, events []*nostr.Event, stopped func(*nostr.Event, Stop)) []*nostr.Event {
+	if r.In == nil || len(events) == 0 {
+		return events
+	}
+	pass := events[:0]
+	for i, s := range r.In(ctx, events) {
+		if s.Word == "" {
+			pass = append(pass, events[i])
+			continue
+		}
+		stopped(events[i], s)
+	}
+	return pass
 }
 
 // remember makes sure that what was not kept is known as refused, so that it is not fetched again. The store

@@ -71,6 +71,9 @@ func (r *syncRun) offer(ctx context.Context, conn *Conn, ids []nostr.ID) error {
 				flush()
 			}
 		}
+		if r.Offered != nil && (a.OK || Prefix(a.Reason) == "duplicate") {
+			r.Offered(e, a)
+		}
 		if !a.OK && Prefix(a.Reason) == "auth-required" {
 			r.stopOffers(refusal(a.Reason))
 			return errStopOffers
@@ -93,37 +96,67 @@ func (r *syncRun) stopOffers(why error) {
 	r.mu.Unlock()
 }
 
+// outBatch is how many events are asked about together before they are offered.
+const outBatch = 32
+
 // bodies reads the events to upload, and leaves out what must not go.
 func (r *syncRun) bodies(ctx context.Context, ids []nostr.ID) iter.Seq2[*nostr.Event, error] {
 	return func(yield func(*nostr.Event, error) bool) {
-		for _, id := range ids {
-			e, err := r.local.Get(ctx, id, r.now())
-			if errors.Is(err, store.ErrNotFound) {
-				continue // deleted or expired meanwhile
-			}
+		for len(ids) > 0 {
+			n := min(len(ids), outBatch)
+			list, err := r.read(ctx, ids[:n])
 			if err != nil {
-				yield(nil, fmt.Errorf("%w: read an event: %w", ErrLocal, err))
+				yield(nil, err)
 				return
 			}
-			why := ""
-			switch {
-			case e.Protected():
-				why = "protected"
-			case !r.View.Allows(e):
-				why = "private"
-			}
-			if why != "" {
-				r.mu.Lock()
-				r.up[id] = skipped
-				r.mu.Unlock()
-				r.count(func(p *Report) { p.Withheld[why]++ })
-				continue
-			}
-			if !yield(e, nil) {
-				return
+			ids = ids[n:]
+			for _, e := range list {
+				if !yield(e, nil) {
+					return
+				}
 			}
 		}
 	}
+}
+
+// read gets events from the store, without those that must not go.
+func (r *syncRun) read(ctx context.Context, ids []nostr.ID) (out []*nostr.Event, err error) {
+	for _, id := range ids {
+		e, err := r.local.Get(ctx, id, r.now())
+		if errors.Is(err, store.ErrNotFound) {
+			continue // deleted or expired meanwhile
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%w: read an event: %w", ErrLocal, err)
+		}
+		switch {
+		case e.Protected():
+			r.withhold(id, "protected")
+		case !r.View.Allows(e):
+			r.withhold(id, "private")
+		default:
+			out = append(out, e)
+		}
+	}
+	if r.Out == nil || len(out) == 0 {
+		return out, nil
+	}
+	pass := make([]*nostr.Event, 0, len(out))
+	for i, s := range r.Out(ctx, out) {
+		if s.Word != "" {
+			r.withhold(out[i].ID, s.Word)
+			continue
+		}
+		pass = append(pass, out[i])
+	}
+	return pass, nil
+}
+
+func (r *syncRun) withhold(id nostr.ID, why string) {
+	r.mu.Lock()
+	r.up[id] = skipped
+	r.mu.Unlock()
+	r.count(func(p *Report) { p.Withheld[why]++ })
 }
 
 // progressEvery is how many answers to uploads make a progress report.

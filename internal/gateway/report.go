@@ -24,7 +24,7 @@ type Report struct {
 	New          int            `json:"new"`           // stored here
 	KnownRefused map[string]int `json:"known_refused"` // not fetched: refused here before, by reason
 	Refused      map[string]int `json:"refused"`       // fetched and refused here, by outcome: "superseded", "deleted", "expired", "policy"…
-	Unusable     map[string]int `json:"unusable"`      // served by the relay, but not what was asked for: "bad-signature", "outside-filter"
+	Unusable     map[string]int `json:"unusable"`      // served by the relay, but "bad-signature", "outside-filter", or stopped by what the caller asks
 	Unavailable  int            `json:"unavailable"`   // listed by the relay, but not served
 
 	// Up.
@@ -33,7 +33,7 @@ type Report struct {
 	KnownNo      map[string]int `json:"known_no"`     // not offered: the relay refused them before, by its reason's prefix
 	SentRefused  map[string]int `json:"sent_refused"` // refused for good by the relay, by its reason's prefix
 	SentFailed   map[string]int `json:"sent_failed"`  // not taken, but may be another time, by prefix
-	Withheld     map[string]int `json:"withheld"`     // never offered: "protected" (NIP-70), "private" (the view)
+	Withheld     map[string]int `json:"withheld"`     // never offered: "protected" (NIP-70), "private" (the view), or stopped by what the caller asks
 	NotKept      int            `json:"not_kept"`     // accepted by the relay, and still not held by it afterwards
 	Disconnected bool           `json:"disconnected"` // the run ended because the connection could not be had again
 }

@@ -13,6 +13,12 @@ import (
 	"fleetmesh.org/fleetmesh/nostr/negentropy"
 )
 
+// Stop says why an event stays where it is. The zero Stop lets it pass.
+type Stop struct {
+	Word  string // short and machine-readable; "" lets the event pass
+	Again bool   // it may pass another time: it is not remembered
+}
+
 // Direction says which way events go.
 type Direction uint8
 
@@ -48,6 +54,13 @@ type SyncOptions struct {
 	// View withholds events from the relay: only what it allows is offered. The zero View withholds nothing;
 	// protected events (NIP-70) are withheld always.
 	View store.View
+	// In is asked about verified events before they are handed in, Out about each before it is offered: a word for those that
+	// stay where they are. nil lets all pass. What In stops for good is remembered of this relay alone, in Peer: the same event may come
+	// by another door. Both must be safe for concurrent use.
+	In  func(ctx context.Context, events []*nostr.Event) []Stop
+	Out func(ctx context.Context, events []*nostr.Event) []Stop
+	// Offered is told of each event that the relay accepted or said it holds. It must not block.
+	Offered func(e *nostr.Event, a Answer)
 	// Peer remembers the relay's final refusals; nil remembers none beyond this run.
 	Peer *PeerMemory
 	// Progress is called often, from one goroutine at a time, with what was done so far. It must not block.
@@ -55,6 +68,10 @@ type SyncOptions struct {
 	Now      func() time.Time // nil means time.Now
 	Verifier nostr.Verifier   // nil means nostr.NewVerifier()
 	Log      *slog.Logger     // nil discards
+
+	// Before is run by Follow on each new connection before its gap is closed, Beside after that for as long as the connection lasts.
+	Before, Beside func(ctx context.Context, conn *Conn) error
+	Resync         time.Duration // Follow looks for gaps this often while a connection lasts; 0: only at its start
 
 	FrameLimit int  // of negentropy messages, in bytes before hex; 0 means 60,000
 	Batch      int  // ids in one REQ; 0 means 200

@@ -22,6 +22,7 @@ func TestMain(m *testing.M) {
 	}
 	in := bufio.NewScanner(os.Stdin)
 	in.Buffer(nil, 1<<20)
+	later := ""
 	for in.Scan() {
 		var q struct {
 			Type, SourceType, SourceInfo, Authed string
@@ -39,6 +40,11 @@ func TestMain(m *testing.M) {
 			select {}
 		case "nonsense":
 			fmt.Println("{")
+			fmt.Println("loading the list of bad words")
+			fmt.Printf(`{"id":"%s","action":"accept"}`+"\n", id)
+		case "later":
+			later = id
+			continue
 		case "other":
 			fmt.Printf(`{"id":"%064d","action":"accept"}`+"\n", 0)
 		case "shadow":
@@ -54,6 +60,10 @@ func TestMain(m *testing.M) {
 			fmt.Printf(`{"id":"%s","action":"perhaps"}`+"\n", id)
 		default:
 			fmt.Printf(`{"id":"%s","action":"accept","msg":""}`+"\n", id)
+		}
+		if later != "" {
+			fmt.Printf(`{"id":"%s","action":"reject","msg":"blocked: late"}`+"\n", later)
+			later = ""
 		}
 	}
 }
@@ -90,8 +100,7 @@ func TestPlugin(t *testing.T) {
 		{"die", "error: the write policy gave no answer"},
 		{"hello", "error: the write policy gave no answer"}, // not started again at once
 		{"wait", ""},
-		{"nonsense", "error: the write policy gave no answer"},
-		{"wait", ""},
+		{"nonsense", ""},
 		{"other", "error: the write policy gave no answer"},
 		{"wait", ""},
 		{"perhaps", "error: the write policy gave no answer"},
@@ -128,6 +137,72 @@ func TestPluginThatHangs(t *testing.T) {
 	p.cfg.Timeout = time.Minute
 	if no := p.Admit(t.Context(), request("hello")); no != nil {
 		t.Errorf("after a hang: %v", no)
+	}
+}
+
+// TestPluginInBatches asks several questions before the first answer, and gets the answers in another order.
+func TestPluginInBatches(t *testing.T) {
+	p := newTestPlugin(t, nil)
+	p.cfg.Batch = 9
+	var list []*Request
+	for i := range 20 {
+		r := request([]string{"later", "plain", "hello"}[i%3])
+		r.Event.CreatedAt = int64(i)
+		r.Event.ID = r.Event.ComputeID()
+		list = append(list, r)
+	}
+	for i, no := range p.AdmitAll(t.Context(), list) {
+		got, want := "", []string{"blocked: late", "blocked: go away: now", ""}[i%3]
+		if no != nil {
+			got = no.String()
+		}
+		if got != want {
+			t.Errorf("event %d: %q, want %q", i, got, want)
+		}
+	}
+	if st := p.Stats(); st.Asked != 20 || st.Failed != 0 || st.Starts != 1 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestPluginThatFailsOpen lets in what cannot be asked about, and keeps what was answered before the end.
+func TestPluginThatFailsOpen(t *testing.T) {
+	p := newTestPlugin(t, nil)
+	p.cfg.Batch, p.cfg.Open = 4, true
+	list := []*Request{request("plain"), request("die"), request("hello")}
+	got := p.AdmitAll(t.Context(), list)
+	if got[0] == nil || got[1] != nil || got[2] != nil {
+		t.Errorf("%v", got)
+	}
+	if st := p.Stats(); st.Failed != 2 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestShellCommand runs what a shell would, and ends all of it.
+func TestShellCommand(t *testing.T) {
+	if _, err := exec.LookPath("sh"); err != nil {
+		t.Skip("there is no sh here")
+	}
+	dir := t.TempDir()
+	script := filepath.Join(dir, "policy") // without a first line that names an interpreter
+	if err := os.WriteFile(script, []byte(`while read -r l; do id=${l#*\"id\":\"}; echo "{\"id\":\"${id%%\"*}\",\"action\":\"reject\",\"msg\":\"$WORD: x\"}"; done`), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for command, want := range map[string]string{script: "", "WORD=pow sh " + script: "pow: x"} {
+		cfg := ShellCommand(command)
+		cfg.Timeout = time.Minute
+		p, err := NewPlugin(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		no := p.Admit(t.Context(), request("hello"))
+		if no == nil || want != "" && no.String() != want {
+			t.Errorf("%s: %v", command, no)
+		}
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -19,11 +19,13 @@ const (
 	FromSync                 // pulled from another relay
 	FromImport               // read from a file by the operator
 	FromMesh                 // delivered by a peer under a grant
+	FromStream               // by a bridge or a gateway from a relay that it follows
+	FromStore                // held here, and about to leave
 )
 
 // String names the door.
 func (s Source) String() string {
-	return [...]string{"client", "sync", "import", "mesh"}[s&3]
+	return [...]string{"client", "sync", "import", "mesh", "stream", "store"}[min(s, FromStore)]
 }
 
 // Prefix is a machine-readable word at the head of a refusal (NIP-01, NIP-42).
@@ -66,6 +68,7 @@ type Request struct {
 	Source Source
 	Keys   []nostr.PubKey // with which the client has authenticated (NIP-42)
 	Client netip.Addr     // of the client; not valid for other sources. It is for deciding, never for a log
+	Info   string         // where the event comes from, or goes, when that is no client: a relay's URL, a peer's DID
 	Now    int64          // unix seconds
 }
 
@@ -77,6 +80,12 @@ type Request struct {
 // the signature check of what would be refused anyhow.
 type Policy interface {
 	Admit(ctx context.Context, r *Request) *Rejection
+}
+
+// Batched is a Policy that is better asked about several events at once. AdmitAll returns one answer a request, in order.
+type Batched interface {
+	Policy
+	AdmitAll(ctx context.Context, list []*Request) []*Rejection
 }
 
 // Static marks a Policy whose answer depends on the request alone, so that it may be asked
@@ -127,6 +136,46 @@ func (c Chain) ask(ctx context.Context, r *Request, static bool) *Rejection {
 		}
 	}
 	return nil
+}
+
+// AdmitAll asks the policies that need a checked signature about several events, and each policy only about
+// those that the ones before let pass.
+func (c Chain) AdmitAll(ctx context.Context, list []*Request) []*Rejection {
+	out := make([]*Rejection, len(list))
+	left := make([]int, len(list))
+	for i := range left {
+		left[i] = i
+	}
+	for _, p := range c {
+		if IsStatic(p) || len(left) == 0 {
+			continue
+		}
+		rest := make([]*Request, len(left))
+		for k, i := range left {
+			rest[k] = list[i]
+		}
+		pass := left[:0]
+		for k, no := range admitAll(ctx, p, rest) {
+			if i := left[k]; no != nil {
+				out[i] = no
+			} else {
+				pass = append(pass, i)
+			}
+		}
+		left = pass
+	}
+	return out
+}
+
+func admitAll(ctx context.Context, p Policy, list []*Request) []*Rejection {
+	if b, ok := p.(Batched); ok {
+		return b.AdmitAll(ctx, list)
+	}
+	out := make([]*Rejection, len(list))
+	for i, r := range list {
+		out[i] = p.Admit(ctx, r)
+	}
+	return out
 }
 
 // IsStatic says whether p may be asked before the signature is checked.

@@ -116,7 +116,7 @@ type CreatedAt struct {
 
 // Admit implements Policy.
 func (c CreatedAt) Admit(_ context.Context, r *Request) *Rejection {
-	if r.Source == FromImport || r.Source == FromSync {
+	if r.Source != FromClient && r.Source != FromMesh {
 		return nil
 	}
 	if ahead := r.Event.CreatedAt - r.Now; c.Newest > 0 && ahead > c.Newest {

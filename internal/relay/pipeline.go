@@ -48,16 +48,29 @@ func (r *Relay) verifyLoop() {
 				r.settle(o, r.refuse(policy.Reject(policy.Invalid, "bad signature")))
 				continue
 			}
-			if no := r.policy.Admit(o.ctx, &o.Request); no != nil {
-				r.settle(o, r.refuse(no))
-				continue
-			}
 			keep = append(keep, o)
 		}
-		if len(keep) > 0 {
+		if keep = r.admit(keep); len(keep) > 0 {
 			r.checked <- keep
 		}
 	}
+}
+
+// admit asks the policies about a group together, answers those that are refused, and returns the others.
+func (r *Relay) admit(group []*offer) []*offer {
+	requests := make([]*policy.Request, len(group))
+	for i, o := range group {
+		requests[i] = &o.Request
+	}
+	keep := group[:0]
+	for i, no := range r.policy.AdmitAll(r.ctx, requests) {
+		if no != nil {
+			r.settle(group[i], r.refuse(no))
+			continue
+		}
+		keep = append(keep, group[i])
+	}
+	return keep
 }
 
 // gather appends what is waiting, up to maxGroup.
