@@ -51,11 +51,12 @@ type cli struct {
 	Revoke   revokeCmd   `cmd:"" help:"Retire this node's key for good." group:"identity"`
 	Known    knownCmd    `cmd:"" help:"The nodes that this one has heard of, and from where." group:"identity"`
 
-	Peer peerCmd `cmd:"" aliases:"peers" help:"Federate with other nodes." group:"federation"`
-	Why  whyCmd  `cmd:"" help:"Why an event is here, or is not." group:"federation"`
-	Sim  simCmd  `cmd:"" help:"Simulate a fleet: faulty network, crashes, adversaries and what they pay." group:"federation"`
-	Ping pingCmd `cmd:"" help:"Ask another node whether it is there, by DIDComm trust-ping." group:"federation"`
-	Net  netCmd  `cmd:"" help:"Look after the ways between nodes." group:"federation"`
+	Peer    peerCmd    `cmd:"" aliases:"peers" help:"Federate with other nodes." group:"federation"`
+	Why     whyCmd     `cmd:"" help:"Why an event is here, or is not." group:"federation"`
+	Cluster clusterCmd `cmd:"" help:"Several real nodes on this machine: peered, fed, broken and audited." group:"federation"`
+	Sim     simCmd     `cmd:"" help:"Simulate a fleet: faulty network, crashes, adversaries and what they pay." group:"federation"`
+	Ping    pingCmd    `cmd:"" help:"Ask another node whether it is there, by DIDComm trust-ping." group:"federation"`
+	Net     netCmd     `cmd:"" help:"Look after the ways between nodes." group:"federation"`
 }
 
 // app is what every verb gets.

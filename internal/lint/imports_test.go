@@ -56,10 +56,11 @@ var table = []struct {
 	{"host", "nostr nostr/negentropy spec didcomm didcomm/mediate identity ledger strain mesh store transport", false},
 	// 5 Operation.
 	{"control", "spec ledger", false},
+	{"cluster", "nostr nostr/negentropy spec control", false},
 	{"manifest", "nostr spec control", false},
 	{"manifest/export", "spec manifest", false},
 	{"daemon", "*", false},
-	{"cmd/meshnode", "nostr spec identity ledger control manifest gateway selftest mesh sim daemon", false},
+	{"cmd/meshnode", "nostr spec identity ledger control cluster manifest gateway selftest mesh sim daemon", false},
 	{"cmd/meshctl", "spec control manifest manifest/export", false},
 }
 
