@@ -292,6 +292,12 @@ func (l *link) send(o *outgoing) error {
 			wider, err = l.sendOn(ctx, s, frame, o)
 		}
 	}
+	if err != nil && fresh && !errors.Is(err, errNever) { // the rung did not hold: on to the others, once
+		if other, _, none := l.open(ctx, s.Scheme()); none == nil {
+			s = other
+			wider, err = l.sendOn(ctx, s, frame, o)
+		}
+	}
 	if err != nil {
 		return l.traced(o, true, err)
 	}

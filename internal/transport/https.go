@@ -43,19 +43,40 @@ type RefusedError struct {
 }
 
 func (e *RefusedError) Error() string {
-	return fmt.Sprintf("the peer refuses the frame: %d %s", e.Status, http.StatusText(e.Status))
+	return fmt.Sprintf("the peer's server refuses: %d %s", e.Status, http.StatusText(e.Status))
 }
 
-// Dial implements Transport. The address is an https or http URL. Nothing is
-// connected before the first Send.
+// Dial implements Transport. The address is an https or http URL. It asks the server
+// for nothing but an answer: a rung that held without one would keep a session from
+// the rungs below it.
 func (h *HTTPS) Dial(ctx context.Context, ep Endpoint, _ nostr.PubKey) (Stream, error) {
 	if _, err := checkURL(ep.Address, "https", "http"); err != nil {
 		return nil, fmt.Errorf("dial https: %w", err)
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
+	if err := h.knock(ctx, ep.Address); err != nil {
+		return nil, fmt.Errorf("dial https: %w", err)
 	}
 	return &postStream{client: h.client, url: ep.Address, closed: make(chan struct{})}, nil
+}
+
+// knock sends a HEAD request. Any answer shows that the server is there, also one that
+// this method is not served, but for those of a server in front with nobody behind it.
+func (h *HTTPS) knock(ctx context.Context, url string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodHead, url, nil)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("User-Agent", "")
+	resp, err := h.client.Do(req)
+	if err != nil {
+		return reason(err)
+	}
+	resp.Body.Close()
+	switch resp.StatusCode {
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return &RefusedError{Status: resp.StatusCode}
+	}
+	return nil
 }
 
 // postStream sends by POST.

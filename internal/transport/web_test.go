@@ -133,6 +133,21 @@ func TestHTTPSRefusals(t *testing.T) {
 	}
 }
 
+// TestHTTPSDial: a rung holds only where somebody answers.
+func TestHTTPSDial(t *testing.T) {
+	for status, holds := range map[int]bool{200: true, 404: true, 405: true, 500: true, 502: false, 503: false, 504: false} {
+		url := serve(t, "http", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
+		_, err := transport.NewHTTPS(direct(t)).Dial(t.Context(), transport.Endpoint{Scheme: "https", Address: url}, nostr.PubKey{})
+		var refused *transport.RefusedError
+		if holds != (err == nil) || !holds && (!errors.As(err, &refused) || refused.Status != status) {
+			t.Errorf("%d: %v", status, err)
+		}
+	}
+	if _, err := transport.NewHTTPS(direct(t)).Dial(t.Context(), transport.Endpoint{Scheme: "https", Address: "http://127.0.0.1:1/"}, nostr.PubKey{}); err == nil {
+		t.Error("dialled where nobody listens")
+	}
+}
+
 func TestHTTPSQueueFull(t *testing.T) {
 	h := transport.NewHTTPS(direct(t))
 	url := serve(t, "http", h)
