@@ -29,7 +29,8 @@ Examples:
 
 Exit codes:
    0  every node asked about can be reached by some rung, and nothing is wrong here
-   1  the DID cannot be read, or federation is off
+   1  federation is off
+   2  the DID cannot be read
    8  something cannot be reached, or the clock or the proxy is wrong: the problems are listed`
 }
 

@@ -23,11 +23,15 @@ Examples:
 
 Exit codes:
    0  the node answered
-   1  the DID cannot be read, or federation is off
+   1  federation is off
+   2  the DID cannot be read
    8  nobody answered; meshnode net doctor DID says what would help`
 }
 
 func (c *pingCmd) Run(a *app) error {
+	if _, err := daemon.ParseNode(c.DID); err != nil {
+		return &exit{spec.ExitUsage, err.Error()}
+	}
 	var p daemon.Ping
 	if err := a.call("net.ping", daemon.PingParams{DID: c.DID, Relays: c.Relay}, &p, nil); err != nil {
 		return err

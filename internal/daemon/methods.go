@@ -114,7 +114,7 @@ type PeerParams struct {
 }
 
 func (n *node) peerAdd(ctx context.Context, p PeerParams) (none, error) {
-	key, err := identity.ParseDID(p.DID)
+	key, err := ParseNode(p.DID)
 	if err != nil {
 		return none{}, control.BadParams("%v", err)
 	}
@@ -186,7 +186,7 @@ type PeerEndParams struct {
 }
 
 func (n *node) peerEnd(ctx context.Context, p PeerEndParams) (none, error) {
-	key, err := identity.ParseDID(p.DID)
+	key, err := ParseNode(p.DID)
 	if err != nil {
 		return none{}, control.BadParams("%v", err)
 	}
@@ -213,7 +213,7 @@ func (n *node) peerHistory(ctx context.Context, p DIDParams) ([]Happened, error)
 	var key nostr.PubKey
 	if p.DID != "" {
 		var err error
-		if key, err = identity.ParseDID(p.DID); err != nil {
+		if key, err = ParseNode(p.DID); err != nil {
 			return nil, control.BadParams("%v", err)
 		}
 	}

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -71,9 +72,17 @@ func attempts(list []transport.Attempt) []Attempt {
 	return out
 }
 
+// ParseNode reads the DID of a node. The error says what one looks like.
+func ParseNode(did string) (key nostr.PubKey, err error) {
+	if key, err = identity.ParseDID(did); err != nil {
+		return key, fmt.Errorf("%q names no node (%w): a node's DID is did:nostr: and 64 lower-case hex digits, as its meshnode id prints it", did, err)
+	}
+	return key, nil
+}
+
 // other reads the DID of a node that is not this one.
 func (n *node) other(did string) (key nostr.PubKey, err error) {
-	if key, err = identity.ParseDID(did); err != nil {
+	if key, err = ParseNode(did); err != nil {
 		return key, control.BadParams("%v", err)
 	}
 	if key == n.agent.PubKey() {

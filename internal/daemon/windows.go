@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"fleetmesh.org/fleetmesh/internal/control"
-	"fleetmesh.org/fleetmesh/internal/identity"
 	"fleetmesh.org/fleetmesh/internal/ledger"
 	"fleetmesh.org/fleetmesh/internal/mesh"
 	"fleetmesh.org/fleetmesh/spec"
@@ -34,7 +33,7 @@ type WindowLine struct {
 
 // peerWindows tells of the closed windows of a peer, oldest first.
 func (n *node) peerWindows(ctx context.Context, p WindowsParams) ([]WindowReport, error) {
-	key, err := identity.ParseDID(p.DID)
+	key, err := ParseNode(p.DID)
 	if err != nil {
 		return nil, control.BadParams("%v", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -29,6 +30,7 @@ func (h *Host) Learn(e *nostr.Event) error {
 // the revocation.
 func (h *Host) Revoke(peer nostr.PubKey, reason string) {
 	h.mu.Lock()
+	h.makeRoom()
 	h.revoked[peer] = true
 	delete(h.peers, peer)
 	h.stepLocked(mesh.Revoked{Peer: peer, Reason: reason})
@@ -41,6 +43,39 @@ func (h *Host) Revoke(peer nostr.PubKey, reason string) {
 	h.mu.Unlock()
 	if l != nil {
 		l.abandon()
+	}
+}
+
+// maxAtHand bounds each of what is kept at hand about nodes that are no peers: descriptors, revocations, where to look. Keys are free.
+const maxAtHand = 8192
+
+// makeRoom drops what is kept about strangers where there is too much of it. Their descriptors are found again in the store, and whoever calls
+// Revoke knows what it has revoked. h.mu is held.
+func (h *Host) makeRoom() {
+	if max(len(h.peers), len(h.revoked), len(h.hints), len(h.sought)) < maxAtHand {
+		return
+	}
+	near := map[nostr.PubKey]bool{}
+	for _, p := range h.node.Peers(time.Now()) {
+		near[p.Key] = p.Stage != "known" || len(p.Wants) > 0
+	}
+	for key := range h.links {
+		near[key] = true
+	}
+	for _, key := range h.cfg.Mediators {
+		near[key] = true
+	}
+	stranger := func(key nostr.PubKey) bool { return !near[key] }
+	forget(h.peers, stranger)
+	forget(h.revoked, stranger)
+	forget(h.hints, stranger)
+	forget(h.sought, stranger)
+}
+
+// forget drops what is too much.
+func forget[V any](m map[nostr.PubKey]V, stranger func(nostr.PubKey) bool) {
+	if len(m) >= maxAtHand {
+		maps.DeleteFunc(m, func(key nostr.PubKey, _ V) bool { return stranger(key) })
 	}
 }
 

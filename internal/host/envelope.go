@@ -216,6 +216,7 @@ func (h *Host) learn(e *nostr.Event) (*identity.Descriptor, error) {
 	if old := h.peers[d.Subject]; old != nil && old.CreatedAt > d.CreatedAt {
 		return old, nil
 	}
+	h.makeRoom()
 	h.peers[d.Subject] = d
 	h.stepLocked(mesh.Described{Descriptor: d})
 	return d, nil

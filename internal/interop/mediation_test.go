@@ -68,6 +68,9 @@ func TestALeafBehindTwoMediators(t *testing.T) {
 		p, _ := sender.pinged(t, did, anchors[0].url, anchors[1].url)
 		return p.OK && p.Carrier == "mediator"
 	})
+	if out, code := run(t, "", "--dir", senderDir, "ping", strings.TrimPrefix(did, "did:")); code != 2 || out != "" {
+		t.Errorf("a ping to what is no DID: status %d, %q", code, out)
+	}
 	if p, _ := leaf.pinged(t, sender.did(t), anchors[0].url); !p.OK || p.Carrier != "mediator" {
 		t.Errorf("the leaf pings: %+v", p)
 	}

@@ -103,6 +103,7 @@ func (t *turn) described(in Described) {
 	d := in.Descriptor
 	p := t.peers[d.Subject]
 	if p == nil {
+		t.forgetStrangers()
 		p = &peer{Key: d.Subject, Stage: known}
 		t.peers[d.Subject] = p
 	}
@@ -111,6 +112,25 @@ func (t *turn) described(in Described) {
 	p.DigestDiffers = d.Digest != t.cfg.Digest
 	if p.Added && p.Stage == known {
 		t.propose(p)
+	}
+}
+
+// maxStrangers is how many nodes are remembered that said who they are and nothing more. Keys are free.
+const maxStrangers = 1024
+
+// forgetStrangers drops all of them when there are so many: a proposal brings the sender's descriptor again.
+func (t *turn) forgetStrangers() {
+	var list []nostr.PubKey
+	for key, p := range t.peers {
+		if p.Stage == known && !p.Added && !p.Revoked && len(p.Issued)+len(p.Held) == 0 && p.Stands.Limits == nil {
+			list = append(list, key)
+		}
+	}
+	if len(list) < maxStrangers {
+		return
+	}
+	for _, key := range list {
+		delete(t.peers, key)
 	}
 }
 
