@@ -278,9 +278,15 @@ func (f *flight) remove(offers []*offer) {
 	}
 }
 
-func (f *flight) has(id nostr.ID) bool {
+// mark sets flying on the rows that are under way. It is called before a look at what is held: whatever
+// has left flight by then was dealt out.
+func (f *flight) mark(rows []burstRow) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	_, ok := f.ids[id]
-	return ok
+	if len(f.ids) == 0 {
+		return
+	}
+	for i := range rows {
+		_, rows[i].flying = f.ids[rows[i].id]
+	}
 }

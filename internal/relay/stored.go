@@ -1,6 +1,9 @@
 package relay
 
 import (
+	"slices"
+
+	"fleetmesh.org/fleetmesh/internal/store"
 	"fleetmesh.org/fleetmesh/nostr"
 )
 
@@ -23,7 +26,7 @@ type quota struct {
 }
 
 // stream sends the stored events of the subscription's filters and says what an EOSE may
-// tell about the rest.
+// tell about the rest. The last of them are left in s.burst, to go with the EOSE.
 func (s *sub) stream() (hints []string, err error) {
 	ask, quotas, mayHint := s.plan()
 	if len(ask) == 0 {
@@ -34,21 +37,26 @@ func (s *sub) stream() (hints []string, err error) {
 	}
 	r := s.c.r
 	dropped := false
-	var last *nostr.Event
+	last := int64(-1)
 	view := r.gate.View(s.c.readers())
-	for e, err := range r.cfg.Store.Query(s.ctx, ask, view, 0, r.now().Unix()) {
+	most := burstBytes
+	if slices.ContainsFunc(ask, func(f nostr.Filter) bool { return f.Search != "" }) {
+		most = 0 // much may be read for each
+	}
+	for row, err := range store.Rows(s.ctx, r.cfg.Store, ask, view, 0, r.now().Unix()) {
 		if err != nil {
 			return nil, err
 		}
-		if !grant(quotas, e, last) {
+		if !grant(quotas, row, last) {
 			dropped = true
 			if len(quotas) == 1 {
 				break
 			}
 			continue
 		}
-		last = e
-		if !s.emit(e) {
+		last = row.CreatedAt
+		s.burst.add(row)
+		if s.burst.size > most && !s.emit() {
 			return nil, s.stopped()
 		}
 	}
@@ -56,6 +64,32 @@ func (s *sub) stream() (hints []string, err error) {
 		return nil, nil
 	}
 	return s.hints(verdictOn(quotas, dropped)), nil
+}
+
+// burstBytes is how many octets of stored events are gathered before they are queued: few enough that the
+// first are sent while others are read.
+const burstBytes = 32 << 10
+
+// burst is stored events that are on their way to the client's queue.
+type burst struct {
+	rows []burstRow
+	size int
+}
+
+type burstRow struct {
+	id     nostr.ID
+	text   []byte
+	flying bool // the live stream may have yet to carry it
+}
+
+func (b *burst) add(row *store.Row) {
+	b.rows = append(b.rows, burstRow{id: row.ID, text: row.Text})
+	b.size += len(row.Text)
+}
+
+func (b *burst) reset() {
+	clear(b.rows)
+	b.rows, b.size = b.rows[:0], 0
 }
 
 func (s *sub) stopped() error {
@@ -123,20 +157,20 @@ func (s *sub) plan() (ask []nostr.Filter, quotas []quota, mayHint bool) {
 	return ask, quotas, mayHint
 }
 
-// grant says whether e is to be sent, and books it.
-func grant(quotas []quota, e, last *nostr.Event) bool {
+// grant says whether a row is to be sent, and books it. last is the created_at of the one sent before, -1 for none.
+func grant(quotas []quota, row *store.Row, last int64) bool {
 	if len(quotas) == 1 {
 		q := &quotas[0]
 		q.found++
 		if q.found <= q.limit {
 			return true
 		}
-		return q.own && last != nil && e.CreatedAt == last.CreatedAt && q.found < q.limit+tieSlack
+		return q.own && row.CreatedAt == last && q.found < q.limit+tieSlack
 	}
 	send := len(quotas) == 0
-	for i := range quotas {
-		q := &quotas[i]
-		if q.f.Matches(e) {
+	for _, i := range row.By {
+		if len(quotas) > 0 {
+			q := &quotas[i]
 			q.found++
 			send = send || q.found <= q.limit
 		}

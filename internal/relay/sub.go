@@ -19,6 +19,7 @@ type sub struct {
 	values  int // under which it stands in the index
 	ctx     context.Context
 	cancel  context.CancelFunc
+	burst   burst // of its query's goroutine
 
 	// Guarded by the connection's mu.
 	dead      bool
@@ -176,11 +177,13 @@ func (s *sub) query() {
 func (s *sub) settle(hints []string) {
 	c := s.c
 	now := c.r.now().Unix()
+	c.r.flight.mark(s.burst.rows)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if s.dead {
+	if s.dead || !s.pass() {
 		return
 	}
+	s.burst = burst{}
 	c.pushLocked(outItem{head: nostr.AppendEOSE(nil, s.id, hints...)})
 	held := s.held
 	s.held, s.streaming = nil, false
@@ -195,29 +198,46 @@ func (s *sub) settle(hints []string) {
 	}
 }
 
-// emit sends one stored event, waiting while the client is owed too much. It returns false when there is
+// emit sends the burst, waiting while the client is owed too much. It returns false when there is
 // no more need.
-func (s *sub) emit(e *nostr.Event) bool {
+func (s *sub) emit() bool {
 	c := s.c
-	flying := c.r.flight.has(e.ID)
+	c.r.flight.mark(s.burst.rows)
 	if !s.await() {
 		return false
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if s.dead || c.closing {
-		return false
-	}
-	if i := slices.IndexFunc(s.held, func(h parcel) bool { return h.event.ID == e.ID }); i >= 0 {
-		c.keep(-s.cost(s.held[i].text))
-		s.held = slices.Delete(s.held, i, i+1)
-	} else if flying {
-		if s.sent == nil {
-			s.sent = make(map[nostr.ID]struct{})
+	ok := !s.dead && !c.closing && s.pass()
+	c.mu.Unlock()
+	c.nudge()
+	s.burst.reset()
+	return ok
+}
+
+// pass queues the burst. What is held of it is then sent already, and what has yet to come by the live
+// stream will be. The caller holds the connection's mu and wakes the writer.
+func (s *sub) pass() bool {
+	c := s.c
+	for i := range s.burst.rows {
+		row := &s.burst.rows[i]
+		k := -1
+		if len(s.held) > 0 {
+			k = slices.IndexFunc(s.held, func(h parcel) bool { return h.event.ID == row.id })
 		}
-		s.sent[e.ID] = struct{}{}
+		if k >= 0 {
+			c.keep(-s.cost(s.held[k].text))
+			s.held = slices.Delete(s.held, k, k+1)
+		} else if row.flying {
+			if s.sent == nil {
+				s.sent = make(map[nostr.ID]struct{})
+			}
+			s.sent[row.id] = struct{}{}
+		}
+		if !c.enqueue(outItem{head: s.head, body: row.text}) {
+			return false
+		}
 	}
-	return c.pushLocked(outItem{head: s.head, body: e.JSON()})
+	return true
 }
 
 // await waits until the client has taken enough of what it is owed. A query that waits takes up no slot.

@@ -192,16 +192,6 @@ func (d *faultFS) Lock(string) (io.Closer, error) {
 	return unlocker{d}, nil
 }
 
-func (d *faultFS) Map(name string) ([]byte, func() error, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	n := d.names[name]
-	if n == nil {
-		return nil, nil, fs.ErrNotExist
-	}
-	return slices.Clone(n.data), func() error { return nil }, nil
-}
-
 type faultFile struct {
 	d    *faultFS
 	n    *node
@@ -219,6 +209,12 @@ func (f *faultFile) ReadAt(p []byte, off int64) (int, error) {
 		return k, io.EOF
 	}
 	return k, nil
+}
+
+func (f *faultFile) Map(off int64, size int) (Mapping, error) {
+	b := make([]byte, size)
+	_, err := f.ReadAt(b, off)
+	return Mapping{Data: b}, err
 }
 
 func (f *faultFile) WriteAt(p []byte, off int64) (int, error) {

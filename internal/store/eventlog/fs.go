@@ -19,9 +19,6 @@ type FS interface {
 	SyncDir() error
 	// Lock keeps other processes out until the result is closed.
 	Lock(name string) (io.Closer, error)
-	// Map returns the content of a file that is never written again, mapped where that
-	// is possible.
-	Map(name string) (data []byte, unmap func() error, err error)
 }
 
 // File is an open file.
@@ -32,6 +29,31 @@ type File interface {
 	Sync() error // the data, and what is needed to find it, are on stable storage
 	Truncate(size int64) error
 	Size() (int64, error)
+	// Map returns size bytes of the file from off on, a multiple of windowSize, as memory: mapped where
+	// that is possible. These bytes are never written again. It is good beyond the file's Close.
+	Map(off int64, size int) (Mapping, error)
+}
+
+// Mapping is a stretch of a file as memory.
+type Mapping struct {
+	Data  []byte
+	drop  func() error // nil: there is nothing to give back
+	unmap func() error // nil: there is nothing to undo
+}
+
+// Drop gives the memory back until Data is read again.
+func (m *Mapping) Drop() {
+	if m.drop != nil {
+		_ = m.drop() // no harm but memory
+	}
+}
+
+// Close ends the mapping; nobody may read Data any more.
+func (m *Mapping) Close() error {
+	if m.unmap == nil {
+		return nil
+	}
+	return m.unmap()
 }
 
 // ErrLocked is returned by Open while another process has the store open.
@@ -171,6 +193,23 @@ func readAll(f File) ([]byte, error) {
 		return nil, err
 	}
 	return b, nil
+}
+
+// mapFile maps a whole file.
+func mapFile(fs FS, name string) (Mapping, error) {
+	f, err := fs.Open(name)
+	if err != nil {
+		return Mapping{}, err
+	}
+	defer f.Close()
+	n, err := f.Size()
+	if err != nil {
+		return Mapping{}, err
+	}
+	if n == 0 || int64(int(n)) != n {
+		return Mapping{}, fmt.Errorf("map %s: size %d", name, n)
+	}
+	return f.Map(0, int(n))
 }
 
 // replaceFile writes a file so that after a crash the old or the new content is there, whole.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"syscall"
 )
@@ -39,22 +40,21 @@ func (d osFS) Lock(name string) (io.Closer, error) {
 	return f, nil
 }
 
-func (d osFS) Map(name string) ([]byte, func() error, error) {
-	f, err := os.Open(d.path(name))
+// canMap says whether log files are mapped: not where addresses are scarce.
+const canMap = math.MaxUint > 1<<32
+
+func (f osFile) Map(off int64, size int) (Mapping, error) {
+	raw, err := f.SyscallConn()
 	if err != nil {
-		return nil, nil, err
+		return Mapping{}, fmt.Errorf("map %s: %w", f.Name(), err)
 	}
-	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return nil, nil, err
+	var b []byte
+	var merr error
+	err = raw.Control(func(fd uintptr) {
+		b, merr = syscall.Mmap(int(fd), off, size, syscall.PROT_READ, syscall.MAP_SHARED)
+	})
+	if err = errors.Join(err, merr); err != nil {
+		return Mapping{}, fmt.Errorf("map %d bytes of %s: %w", size, f.Name(), err)
 	}
-	if st.Size() == 0 || int64(int(st.Size())) != st.Size() {
-		return nil, nil, fmt.Errorf("map %s: size %d", name, st.Size())
-	}
-	b, err := syscall.Mmap(int(f.Fd()), 0, int(st.Size()), syscall.PROT_READ, syscall.MAP_SHARED)
-	if err != nil {
-		return nil, nil, fmt.Errorf("map %s: %w", name, err)
-	}
-	return b, func() error { return syscall.Munmap(b) }, nil
+	return Mapping{b, func() error { return dropPages(b) }, func() error { return syscall.Munmap(b) }}, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 )
 
 // passes counts the keeper's work, for tests.
@@ -16,6 +17,10 @@ const (
 	memFanout = 4  // the same in memory
 	maxMemory = 16 // times FlushDocs in memory: then writers wait for the keeper
 )
+
+// slimEvery is how long mapped pages that were touched once count as our memory. Those in
+// use come back at once, sixteen at a time.
+const slimEvery = time.Minute
 
 // nudge wakes the keeper.
 func (s *Store) nudge() {
@@ -29,10 +34,15 @@ func (s *Store) nudge() {
 func (s *Store) keep() {
 	defer s.keeper.Done()
 	stop := func() bool { return s.stopped.Load() }
+	slim := time.NewTicker(slimEvery)
+	defer slim.Stop()
 	for {
 		select {
 		case <-s.stop:
 			return
+		case <-slim.C:
+			s.slim()
+			continue
 		case <-s.wake:
 		}
 		for !stop() && s.failed.Load() == nil {

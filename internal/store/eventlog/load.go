@@ -208,15 +208,16 @@ func (s *Store) openTail(v *version, logs []uint32) error {
 }
 
 func (s *Store) openSegment(no uint32) (*segment, error) {
-	b, unmap, err := s.fs.Map(segName(no))
+	m, err := mapFile(s.fs, segName(no))
 	if err != nil {
 		return nil, fmt.Errorf("open segment %d: %w", no, err)
 	}
-	seg, err := parseSegment(b, no)
+	seg, err := parseSegment(m.Data, no)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("segment %d: %w", no, err), unmap())
+		return nil, errors.Join(fmt.Errorf("segment %d: %w", no, err), m.Close())
 	}
-	seg.unmap = unmap
+	m.Drop() // the checksums have touched every page
+	seg.m = m
 	return seg, nil
 }
 

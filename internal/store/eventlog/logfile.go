@@ -42,6 +42,7 @@ type logFile struct {
 	refs    atomic.Int32
 	remove  atomic.Bool // when the last reader is gone
 	fs      FS
+	windows logWindows
 }
 
 func logName(no uint32) string { return fmt.Sprintf("log-%08d", no) }
@@ -149,10 +150,9 @@ func (l *logFile) hasRecord() bool {
 // pos is where a record is.
 type pos struct{ file, off, size uint32 }
 
-// read returns the record at off.
-func (l *logFile) read(off, size uint32) (record, error) {
-	b := make([]byte, size)
-	if _, err := l.f.ReadAt(b, int64(off)); err != nil {
+// read returns the record at off, whose size is b's. It points into b.
+func (l *logFile) read(off uint32, b []byte) (record, error) {
+	if err := l.readAt(b, int64(off)); err != nil {
 		if errors.Is(err, io.EOF) {
 			return record{}, errRecord
 		}
@@ -207,6 +207,7 @@ func (l *logFile) release() {
 	if l.refs.Add(-1) > 0 {
 		return
 	}
+	l.windows.close()
 	l.f.Close()
 	if l.remove.Load() {
 		l.fs.Remove(logName(l.no)) // if it fails, Open removes it

@@ -285,19 +285,19 @@ func (st *segStream) candidates() []uint32 {
 	switch {
 	case st.p.ids != nil:
 		for i := range st.p.ids {
-			if d, ok := st.s.find(&st.p.ids[i]); ok && d >= st.low && d < high && (st.from == nil || containsAny(st.from, d)) {
+			if d, ok := st.s.find(&st.p.ids[i]); ok && d >= st.low && d < high && (!st.lists || containsAny(st.from, d)) {
 				out = append(out, d)
 			}
 		}
 		slices.Sort(out)
-	case st.from == nil:
+	case !st.lists:
 		for d := st.low; d < high; d++ {
 			out = append(out, d)
 		}
 	default:
-		for i, l := range st.from {
-			for k := l.lower(st.low); k < st.ends[i]; k++ {
-				out = append(out, l.get(k))
+		for _, c := range st.from {
+			for k := c.list.lower(st.low); k < c.end; k++ {
+				out = append(out, c.list.get(k))
 			}
 		}
 		if len(st.from) > 1 {
@@ -308,8 +308,8 @@ func (st *segStream) candidates() []uint32 {
 	return out
 }
 
-func containsAny(lists []list, d uint32) bool {
-	return slices.ContainsFunc(lists, func(l list) bool { return l.contains(d) })
+func containsAny(from []cursor, d uint32) bool {
+	return slices.ContainsFunc(from, func(c cursor) bool { return c.list.contains(d) })
 }
 
 // belongs is matches without liveness: death and expiration are the overlay's business.

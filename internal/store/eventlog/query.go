@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"iter"
 	"slices"
 
 	"fleetmesh.org/fleetmesh/internal/store"
@@ -65,9 +64,9 @@ func (c *scan) admit(e *nostr.Event) bool {
 type segStream struct {
 	*scan
 	s     *segment
-	from  []list // candidates: what is left of each list
-	ends  []int
-	all   uint32 // if from is nil, candidates are the documents below this
+	from  []cursor // candidates: what is left of each list, a heap with the highest on top
+	all   uint32   // if lists is not set, candidates are the documents below this
+	lists bool
 	low   uint32 // no document below this
 	rest  []group
 	shown *group // documents with a p tag of a key that the view reveals to
@@ -91,13 +90,19 @@ func (c *scan) segment(s *segment) *segStream {
 	}
 	st.rest, st.all = rest, high
 	if len(c.p.groups) > 0 {
+		st.lists = true
+		st.from = make([]cursor, 0, len(first.lists))
 		for _, l := range first.lists {
-			st.from = append(st.from, l)
 			end := l.len()
 			if high < uint32(s.n) {
 				end = l.lower(high)
 			}
-			st.ends = append(st.ends, end)
+			if end > 0 {
+				st.from = append(st.from, cursor{l.get(end - 1), end, l})
+			}
+		}
+		for i := len(st.from)/2 - 1; i >= 0; i-- {
+			st.sink(i)
 		}
 	}
 	if len(c.p.hide) > 0 {
@@ -111,30 +116,55 @@ func (c *scan) segment(s *segment) *segStream {
 	return st
 }
 
+// cursor walks a list downwards; doc is the highest number that is left, the one before end.
+type cursor struct {
+	doc  uint32
+	end  int
+	list list
+}
+
+// sink puts the cursor at i in its place in the heap.
+func (st *segStream) sink(i int) {
+	from := st.from
+	for {
+		k := 2*i + 1
+		if k >= len(from) {
+			return
+		}
+		if k+1 < len(from) && from[k+1].doc > from[k].doc {
+			k++
+		}
+		if from[i].doc >= from[k].doc {
+			return
+		}
+		from[i], from[k] = from[k], from[i]
+		i = k
+	}
+}
+
 // candidate returns the next document number, downwards, each once.
 func (st *segStream) candidate() (uint32, bool) {
-	if st.from == nil {
+	if !st.lists {
 		if st.all <= st.low {
 			return 0, false
 		}
 		st.all--
 		return st.all, true
 	}
-	best, found := uint32(0), false
-	for i, l := range st.from {
-		if e := st.ends[i]; e > 0 {
-			if d := l.get(e - 1); !found || d > best {
-				best, found = d, true
-			}
-		}
-	}
-	if !found || best < st.low {
+	if len(st.from) == 0 || st.from[0].doc < st.low {
 		return 0, false
 	}
-	for i, l := range st.from {
-		for st.ends[i] > 0 && l.get(st.ends[i]-1) == best {
-			st.ends[i]--
+	best := st.from[0].doc
+	for len(st.from) > 0 && st.from[0].doc == best {
+		c := &st.from[0]
+		if c.end--; c.end > 0 {
+			c.doc = c.list.get(c.end - 1)
+		} else {
+			last := len(st.from) - 1
+			*c = st.from[last]
+			st.from = st.from[:last]
 		}
+		st.sink(0)
 	}
 	return best, true
 }
@@ -324,75 +354,6 @@ func (c *scan) byID() ([]hit, error) {
 	return out, nil
 }
 
-// merged yields the hits of several streams in order. limit is how many are left, -1 for all.
-type merged struct {
-	from  []stream
-	heads []hit
-	limit int
-	ready bool
-}
-
-func (m *merged) fill() error {
-	m.ready = true
-	kept := m.from[:0]
-	for _, st := range m.from {
-		h, ok, err := st.next()
-		if err != nil {
-			return err
-		}
-		if ok {
-			kept = append(kept, st)
-			m.heads = append(m.heads, h)
-		}
-	}
-	m.from = kept
-	return nil
-}
-
-// next yields an event that several streams have once.
-func (m *merged) next() (hit, bool, error) {
-	if m.limit == 0 {
-		return hit{}, false, nil
-	}
-	if !m.ready {
-		if err := m.fill(); err != nil {
-			return hit{}, false, err
-		}
-	}
-	if len(m.from) == 0 {
-		return hit{}, false, nil
-	}
-	best := 0
-	for i := range m.heads {
-		if m.heads[i].before(&m.heads[best]) {
-			best = i
-		}
-	}
-	h := m.heads[best]
-	for i := 0; i < len(m.from); {
-		if m.heads[i].id != h.id {
-			i++
-			continue
-		}
-		nh, ok, err := m.from[i].next()
-		if err != nil {
-			return hit{}, false, err
-		}
-		if ok {
-			m.heads[i] = nh
-			i++
-			continue
-		}
-		last := len(m.from) - 1
-		m.from[i], m.heads[i] = m.from[last], m.heads[last]
-		m.from, m.heads = m.from[:last], m.heads[:last]
-	}
-	if m.limit > 0 {
-		m.limit--
-	}
-	return h, true, nil
-}
-
 // search returns the hits of one filter.
 func (s *Store) search(n snapshot, p *plan, now int64, limit int) (stream, error) {
 	if p.nothing || limit == 0 {
@@ -416,52 +377,6 @@ func (s *Store) search(n snapshot, p *plan, now int64, limit int) (stream, error
 	}
 	m.from = append(m.from, &sliceStream{c.head(limit)})
 	return m, nil
-}
-
-// Query implements store.Store.
-func (s *Store) Query(ctx context.Context, filters []nostr.Filter, view store.View, limit int, now int64) iter.Seq2[*nostr.Event, error] {
-	return func(yield func(*nostr.Event, error) bool) {
-		if err := s.check(ctx); err != nil {
-			yield(nil, err)
-			return
-		}
-		n := s.snapshot()
-		defer n.release()
-		all := &merged{limit: -1}
-		if limit > 0 {
-			all.limit = limit
-		}
-		for i := range filters {
-			p := s.plan(&filters[i], &view)
-			st, err := s.search(n, p, now, p.limit)
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			all.from = append(all.from, st)
-		}
-		for {
-			h, ok, err := all.next()
-			if err == nil {
-				err = ctx.Err()
-			}
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			if !ok {
-				return
-			}
-			if h.e == nil {
-				if h.e, err = n.read(&h.doc); errors.Is(err, errDamaged) {
-					continue
-				}
-			}
-			if !yield(h.e, err) || err != nil {
-				return
-			}
-		}
-	}
 }
 
 // Count implements store.Store.

@@ -74,7 +74,7 @@ type segment struct {
 	size  int64
 	maxAt int64
 	minAt int64
-	unmap func() error
+	m     Mapping // empty in memory
 	refs  atomic.Int32
 	gone  func() // removes the file when the last reader is gone; nil to keep it
 
@@ -405,9 +405,7 @@ func (s *segment) release() {
 	if s.refs.Add(-1) > 0 {
 		return
 	}
-	if s.unmap != nil {
-		s.unmap() // nothing reads it any more; an error would leave address space behind, no more
-	}
+	_ = s.m.Close() // nothing reads it any more; an error would leave address space behind, no more
 	if s.gone != nil {
 		s.gone()
 	}

@@ -124,21 +124,11 @@ var errDamaged = errors.New("damaged event record")
 // read returns the event of a document. If its record is damaged, the event is set aside (it
 // is no longer in the store, and Damaged lists it) and errDamaged is returned.
 func (n snapshot) read(d *doc) (*nostr.Event, error) {
-	p := n.v.place(d.pos)
-	f := n.v.files[p.file]
-	if f == nil {
-		return nil, n.s.setAside(d, fmt.Errorf("log file %d is missing", p.file))
+	json, err := n.text(d, ownRoom)
+	if err != nil {
+		return nil, err
 	}
-	r, err := f.read(p.off, p.size)
-	switch {
-	case errors.Is(err, errRecord), errors.Is(err, errEffects):
-		return nil, n.s.setAside(d, err)
-	case err != nil:
-		return nil, fmt.Errorf("read log file %d: %w", p.file, err)
-	case r.json == nil:
-		return nil, n.s.setAside(d, errors.New("record without an event"))
-	}
-	e, err := nostr.ParseKept(r.json) // the buffer is this record's own, and its checksum held
+	e, err := nostr.ParseKept(json) // the buffer is this record's own, and its checksum held
 	if err != nil {
 		return nil, n.s.setAside(d, err)
 	}
@@ -146,4 +136,28 @@ func (n snapshot) read(d *doc) (*nostr.Event, error) {
 		return nil, n.s.setAside(d, errors.New("another event's record"))
 	}
 	return e, nil
+}
+
+// ownRoom gives a record memory of its own.
+func ownRoom(n int) []byte { return make([]byte, n) }
+
+// text is read without a look into the event's JSON, which lies in what room gives for the record.
+func (n snapshot) text(d *doc, room func(n int) []byte) ([]byte, error) {
+	p := n.v.place(d.pos)
+	f := n.v.files[p.file]
+	if f == nil {
+		return nil, n.s.setAside(d, fmt.Errorf("log file %d is missing", p.file))
+	}
+	r, err := f.read(p.off, room(int(p.size)))
+	switch {
+	case errors.Is(err, errRecord), errors.Is(err, errEffects):
+		return nil, n.s.setAside(d, err)
+	case err != nil:
+		return nil, fmt.Errorf("read log file %d: %w", p.file, err)
+	case r.json == nil:
+		return nil, n.s.setAside(d, errors.New("record without an event"))
+	case r.lsn != d.lsn:
+		return nil, n.s.setAside(d, errors.New("another change's record"))
+	}
+	return r.json, nil
 }

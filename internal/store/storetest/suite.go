@@ -203,6 +203,46 @@ func ids(t testing.TB, s store.Store, filters []nostr.Filter, view store.View, l
 	return out
 }
 
+// compareRows checks that an answer in rows has the events of the query, and says what they came by: each row a
+// filter that it matches, and all of these unless their limit was reached.
+func compareRows(t testing.TB, s store.Store, want []nostr.ID, filters []nostr.Filter, view store.View, limit int, now int64) {
+	t.Helper()
+	n := 0
+	found := make([]int, len(filters))
+	for row, err := range store.Rows(context.Background(), s, filters, view, limit, now) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := nostr.ParseKept(slices.Clone(row.Text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == len(want) || row.ID != want[n] || e.ID != row.ID || e.CreatedAt != row.CreatedAt {
+			t.Fatalf("rows %s: another event at %d of %d", describe(filters), n, len(want))
+		}
+		n++
+		if len(filters) < 2 {
+			continue
+		}
+		if len(row.By) == 0 {
+			t.Fatalf("rows %s: a row by no filter", describe(filters))
+		}
+		for i := range filters {
+			matches := filters[i].Matches(e) && store.ParseSearch(filters[i].Search).Match(e)
+			by := slices.Contains(row.By, i)
+			if by && !matches || matches && !by && (filters[i].Limit == nil || found[i] < *filters[i].Limit) {
+				t.Fatalf("rows %s: by %v", describe(filters), row.By)
+			}
+			if by {
+				found[i]++
+			}
+		}
+	}
+	if n != len(want) {
+		t.Fatalf("rows %s: %d, want %d", describe(filters), n, len(want))
+	}
+}
+
 // Compare checks that two stores answer the same: query, count, set and fingerprints.
 func Compare(t testing.TB, got, want store.Store, filters []nostr.Filter, view store.View, limit int, now int64) {
 	t.Helper()
@@ -211,6 +251,7 @@ func Compare(t testing.TB, got, want store.Store, filters []nostr.Filter, view s
 	if !slices.Equal(a, b) {
 		t.Fatalf("query %s: %d events, want %d", describe(filters), len(b), len(a))
 	}
+	compareRows(t, got, b, filters, view, limit, now)
 	na, err := want.Count(ctx, filters, view, now)
 	if err != nil {
 		t.Fatal(err)
