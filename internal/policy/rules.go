@@ -19,11 +19,12 @@ func (static) Static() bool { return true }
 type Kinds struct {
 	static
 	allow, deny map[nostr.Kind]struct{}
+	knob        string
 }
 
 // NewKinds makes the rule. An empty allow list allows every kind; deny wins over allow.
 func NewKinds(allow, deny []nostr.Kind) *Kinds {
-	return &Kinds{allow: setOf(allow), deny: setOf(deny)}
+	return &Kinds{allow: setOf(allow), deny: setOf(deny), knob: "relay"}
 }
 
 func setOf[T comparable](list []T) map[T]struct{} {
@@ -37,10 +38,10 @@ func setOf[T comparable](list []T) map[T]struct{} {
 // Admit implements Policy.
 func (k *Kinds) Admit(_ context.Context, r *Request) *Rejection {
 	if _, no := k.deny[r.Event.Kind]; no {
-		return Reject(Blocked, "kind %d is not taken here (relay.denyKinds)", r.Event.Kind)
+		return Reject(Blocked, "kind %d is not taken here (%s.denyKinds)", r.Event.Kind, k.knob)
 	}
 	if _, yes := k.allow[r.Event.Kind]; !yes && len(k.allow) > 0 {
-		return Reject(Blocked, "kind %d is not among the kinds taken here (relay.allowKinds)", r.Event.Kind)
+		return Reject(Blocked, "kind %d is not among the kinds taken here (%s.allowKinds)", r.Event.Kind, k.knob)
 	}
 	return nil
 }
@@ -52,11 +53,12 @@ func (k *Kinds) Describe(d *Demands) { d.RestrictedWrites = d.RestrictedWrites |
 type Authors struct {
 	static
 	allow, deny map[nostr.PubKey]struct{}
+	knob        string
 }
 
 // NewAuthors makes the rule. An empty allow list allows everybody; deny wins over allow.
 func NewAuthors(allow, deny []nostr.PubKey) *Authors {
-	return &Authors{allow: setOf(allow), deny: setOf(deny)}
+	return &Authors{allow: setOf(allow), deny: setOf(deny), knob: "relay"}
 }
 
 // Admit implements Policy. A request to vanish (NIP-62) is heard from anybody: relays
@@ -66,10 +68,10 @@ func (a *Authors) Admit(_ context.Context, r *Request) *Rejection {
 		return nil
 	}
 	if _, no := a.deny[r.Event.PubKey]; no {
-		return Reject(Blocked, "this author may not write here (relay.denyPubkeys)")
+		return Reject(Blocked, "this author may not write here (%s.denyPubkeys)", a.knob)
 	}
 	if _, yes := a.allow[r.Event.PubKey]; !yes && len(a.allow) > 0 {
-		return Reject(Restricted, "only listed authors may write here (relay.allowPubkeys)")
+		return Reject(Restricted, "only listed authors may write here (%s.allowPubkeys)", a.knob)
 	}
 	return nil
 }
@@ -82,21 +84,27 @@ func (a *Authors) Describe(d *Demands) { d.RestrictedWrites = d.RestrictedWrites
 type MinPoW struct {
 	static
 	Bits int
+	All  bool   // of whatever comes, not of clients alone
+	Knob string // named in refusals; "" means "relay"
 }
 
 // Admit implements Policy.
 func (m MinPoW) Admit(_ context.Context, r *Request) *Rejection {
-	if m.Bits <= 0 || r.Source != FromClient {
+	if m.Bits <= 0 || !m.All && r.Source != FromClient {
 		return nil
 	}
+	knob := m.Knob
+	if knob == "" {
+		knob = "relay"
+	}
 	if got := nostr.PoWDifficulty(r.Event.ID); got < m.Bits {
-		return Reject(PoW, "difficulty %d is less than %d (relay.minPow)", got, m.Bits)
+		return Reject(PoW, "difficulty %d is less than %d (%s.minPow)", got, m.Bits, knob)
 	}
 	for _, t := range r.Event.Tags {
 		if len(t) > 2 && t[0] == "nonce" {
 			// A miner who aimed lower was lucky, and luck is what a flood relies on.
 			if target, err := strconv.Atoi(t[2]); err == nil && target < m.Bits {
-				return Reject(PoW, "the committed target %d is less than %d (relay.minPow)", target, m.Bits)
+				return Reject(PoW, "the committed target %d is less than %d (%s.minPow)", target, m.Bits, knob)
 			}
 			break
 		}
