@@ -15,6 +15,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"fleetmesh.org/fleetmesh/internal/identity"
+	"fleetmesh.org/fleetmesh/internal/policy"
 	"fleetmesh.org/fleetmesh/internal/transport"
 	"fleetmesh.org/fleetmesh/nostr"
 )
@@ -48,6 +49,9 @@ type Spec struct {
 	Blobs        BlobsSpec      `yaml:"blobs,omitempty"`
 	Federation   Federation     `yaml:"federation"`
 	Capabilities []string       `yaml:"capabilities,omitempty"`
+
+	PluginIn  *policy.SeamConfig `yaml:"pluginIn,omitempty"`  // asked about what comes in, by whatever door
+	PluginOut *policy.SeamConfig `yaml:"pluginOut,omitempty"` // asked about what leaves to peers and other relays
 }
 
 // Operator says who answers for a node.

@@ -58,6 +58,7 @@ type node struct {
 	fed     *federation
 	blobs   blobFace
 	foreign foreignWraps
+	seams   seams
 	started time.Time
 	quit    context.CancelFunc
 	log     *slog.Logger
@@ -140,6 +141,11 @@ func (n *node) serve(ctx context.Context, ln net.Listener, made bool) (err error
 	if n.live, err = newManifests(n, &cfg); err != nil {
 		return err
 	}
+	if n.seams, err = newSeams(n.opt.Dir, &n.cfg.Spec); err != nil {
+		return err
+	}
+	defer n.seams.close()
+	cfg.Policy = append(cfg.Policy.(policy.Chain), n.seams.in.Policies()...)
 	cfg.Store, cfg.Log = n.store, n.log
 	cfg.Info.Version = n.opt.Build
 	fitFiles(&cfg.Limits, n.log)
@@ -168,6 +174,9 @@ func (n *node) serve(ctx context.Context, ln net.Listener, made bool) (err error
 		}
 	})
 	defer parts.Wait()
+	trusting, stop := context.WithCancel(ctx)
+	defer stop()
+	parts.Go(func() { n.seams.run(trusting, n) })
 	defer n.shutdown(server)
 	if err := n.fed.start(ctx); err != nil {
 		return err
@@ -223,6 +232,7 @@ type Status struct {
 	Relaying   any         `json:"relaying"` // counters of the face
 	// ForeignWraps counts gift wraps to this node's key that are another protocol's, by what they seem to be.
 	ForeignWraps map[string]int64 `json:"foreign_wraps,omitempty"`
+	Seams        *SeamsStatus     `json:"seams,omitempty"` // pluginIn and pluginOut
 }
 
 func (n *node) status(ctx context.Context) (Status, error) {
@@ -234,6 +244,6 @@ func (n *node) status(ctx context.Context) (Status, error) {
 		DID: identity.FormatDID(n.agent.PubKey()), Relay: n.url, Class: n.cfg.Spec.Class,
 		Protocol: spec.C().Protocol.Name, Digest: spec.DigestHex(), Uptime: int64(time.Since(n.started).Seconds()),
 		Store: stats, Federation: n.cfg.Spec.Federation.Enrolment, Peers: n.fed.count(), Relaying: n.relay.Metrics(),
-		ForeignWraps: n.foreign.counts(),
+		ForeignWraps: n.foreign.counts(), Seams: n.seams.status(),
 	}, nil
 }

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -156,6 +157,7 @@ type Offline struct {
 	store    store.Store
 	verifier nostr.Verifier
 	policy   policy.Chain
+	seams    seams
 }
 
 // OpenOffline opens a stopped node's store, making the node first if there is none. A running node holds the lock.
@@ -177,11 +179,15 @@ func OpenOffline(dir Dir) (*Offline, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Offline{store: s, verifier: nostr.NewVerifier(), policy: chain}, nil
+	seams, err := newSeams(dir, &c.Spec)
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return &Offline{store: s, verifier: nostr.NewVerifier(), policy: append(chain, seams.in.Policies()...), seams: seams}, nil
 }
 
 // Close makes everything durable.
-func (o *Offline) Close() error { return o.store.Close() }
+func (o *Offline) Close() error { return errors.Join(o.seams.close(), o.store.Close()) }
 
 // Store is the opened store.
 func (o *Offline) Store() store.Store { return o.store }

@@ -45,6 +45,8 @@ var nodeRules = []Rule{
 	{"spec.retention", Refused, "this node keeps what its quota allows, by spec.storage.maxBytes"},
 	{"spec.shards", Restart, "shards are claimed in coverage made at start"},
 	{"spec.capabilities", Restart, "capabilities stand in the descriptor, which is made at start"},
+	{"spec.pluginIn", Restart, "the plugin is started with the node; a new version of its script is taken up at once"},
+	{"spec.pluginOut", Restart, "the plugin is started with the node; a new version of its script is taken up at once"},
 	{"spec.federation", Restart, "how strangers are met is read at start"},
 	{"spec.tests", Live, "tests run before every apply"},
 }
