@@ -166,34 +166,3 @@ type peerEndCmd struct {
 func (c *peerEndCmd) Run(a *app) error {
 	return a.call("peer.end", daemon.PeerEndParams{DID: c.DID, Reason: c.Reason}, nil, nil)
 }
-
-type whyCmd struct {
-	ID string `arg:"" help:"Event id, 64 hex digits."`
-}
-
-func (c *whyCmd) Help() string {
-	return `Says whether the event is held, by which path it came through the mesh and under which grant and window, or the reason under which it was refused.`
-}
-
-func (c *whyCmd) Run(a *app) error {
-	var w daemon.Why
-	if err := a.call("why.event", daemon.WhyParams{ID: c.ID}, &w, nil); err != nil {
-		return err
-	}
-	return a.print(w, func(out io.Writer) {
-		switch {
-		case w.Held:
-			fmt.Fprintln(out, "held")
-		case w.Refused != "":
-			fmt.Fprintf(out, "not held: %s, at %s\n", w.Refused, time.Unix(w.At, 0).Format(time.DateTime))
-		default:
-			fmt.Fprintln(out, "never seen, or forgotten")
-		}
-		if o := w.Origin; o != nil {
-			fmt.Fprintf(out, "came from %s at %s, charged to grant %s, window %d\n", identity.FormatDID(o.From), time.Unix(o.At, 0).Format(time.DateTime), o.Grant, o.Window)
-			for i, hop := range o.Path {
-				fmt.Fprintf(out, "  hop %d  %s at %s\n", i+1, identity.FormatDID(hop.Node), time.Unix(hop.At, 0).Format(time.DateTime))
-			}
-		}
-	})
-}

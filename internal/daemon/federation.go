@@ -11,10 +11,12 @@ import (
 
 	"fleetmesh.org/fleetmesh/internal/host"
 	"fleetmesh.org/fleetmesh/internal/identity"
+	"fleetmesh.org/fleetmesh/internal/ledger"
 	"fleetmesh.org/fleetmesh/internal/mesh"
 	"fleetmesh.org/fleetmesh/internal/policy"
 	"fleetmesh.org/fleetmesh/internal/relay"
 	"fleetmesh.org/fleetmesh/internal/store"
+	"fleetmesh.org/fleetmesh/internal/trail"
 	"fleetmesh.org/fleetmesh/internal/transport"
 	"fleetmesh.org/fleetmesh/nostr"
 	"fleetmesh.org/fleetmesh/spec"
@@ -226,7 +228,7 @@ func (f *federation) config(d *nostr.Event, agreement *ecdh.PrivateKey) host.Con
 	hide := append(append([]nostr.Kind(nil), policy.PrivateKinds...), spec.C().Boundary.NeverKinds...)
 	return host.Config{
 		Agent: n.agent, Agreement: agreement, Dir: filepath.Dir(n.opt.Dir.Journal()), Store: n.store, View: store.View{Hide: hide},
-		Take: f.take, Publish: f.publish, Find: f.find, Descriptor: f.own, Known: f.tellOf, Told: f.told,
+		Leaving: n.seams.leaving, Left: f.left, Take: f.take, Publish: f.publish, Find: f.find, Descriptor: f.own, Known: f.tellOf, Told: f.told,
 		Invited:    func(id string, from nostr.PubKey) bool { return f.invites.redeem(id, from, time.Now().Unix()) },
 		Transports: f.carriers(), Ours: f.ladderSide(), Log: n.log,
 		Mesh: mesh.Config{
@@ -259,6 +261,17 @@ func (f *federation) take(ctx context.Context, events []*nostr.Event) ([]store.O
 		}
 	}
 	return out, nil
+}
+
+// left writes down what was delivered to a peer.
+func (f *federation) left(peer nostr.PubKey, envelopes []*ledger.Envelope) {
+	list := make([]trail.Departure, len(envelopes))
+	for i, e := range envelopes {
+		list[i] = trail.Departure{Event: e.Event.ID, Road: "mesh", To: identity.FormatDID(peer), Grant: &e.Grant, Window: e.Window, At: time.Now().Unix()}
+	}
+	if err := f.n.trail.Add(list...); err != nil {
+		f.n.log.Error("what left is not written down", "events", len(list), "err", err)
+	}
 }
 
 // publish stores and serves an event of our own.

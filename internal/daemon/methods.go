@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -11,10 +10,8 @@ import (
 	"time"
 
 	"fleetmesh.org/fleetmesh/internal/control"
-	"fleetmesh.org/fleetmesh/internal/host"
 	"fleetmesh.org/fleetmesh/internal/identity"
 	"fleetmesh.org/fleetmesh/internal/mesh"
-	"fleetmesh.org/fleetmesh/internal/store"
 	"fleetmesh.org/fleetmesh/nostr"
 	"fleetmesh.org/fleetmesh/spec"
 )
@@ -58,6 +55,7 @@ func (n *node) methods() map[string]control.Handler {
 		"peer.end":          method(n.peerEnd),
 		"peer.history":      method(n.peerHistory),
 		"peer.windows":      method(n.peerWindows),
+		"left.event":        method(n.left),
 		"why.event":         method(n.why),
 		"net.ping":          method(n.ping),
 		"blobs.status":      method(n.blobs.status),
@@ -231,46 +229,6 @@ func (n *node) peerHistory(ctx context.Context, p DIDParams) ([]Happened, error)
 		out = append(out, w)
 	}
 	return out, nil
-}
-
-// WhyParams name an event.
-type WhyParams struct {
-	ID string `json:"id"`
-}
-
-// Why answers why an event is here, or is not.
-type Why struct {
-	Held    bool         `json:"held"`
-	Refused string       `json:"refused,omitempty"` // the reason under which it stands in the refused index
-	At      int64        `json:"refused_at,omitempty"`
-	Origin  *host.Origin `json:"origin,omitempty"` // by which path it came through the mesh
-}
-
-func (n *node) why(ctx context.Context, p WhyParams) (w Why, err error) {
-	id, err := nostr.ParseID(p.ID)
-	if err != nil {
-		return w, control.BadParams("%v", err)
-	}
-	_, err = n.store.Get(ctx, id, time.Now().Unix())
-	if w.Held = err == nil; err != nil && !errors.Is(err, store.ErrNotFound) {
-		return w, fmt.Errorf("look the event up: %w", err)
-	}
-	r, refused, err := n.store.Refusal(ctx, id)
-	if err != nil {
-		return w, fmt.Errorf("look the refusal up: %w", err)
-	}
-	if refused {
-		w.Refused, w.At = r.Reason, r.At
-	}
-	h, err := n.fed.get(ctx)
-	if err != nil {
-		return w, nil // a node without federation still knows what it holds
-	}
-	o, ok, err := h.Provenance().Get(id)
-	if ok {
-		w.Origin = &o
-	}
-	return w, err
 }
 
 // metrics serves the relay's counters in the text form that Prometheus reads.

@@ -18,6 +18,7 @@ import (
 	"fleetmesh.org/fleetmesh/internal/policy"
 	"fleetmesh.org/fleetmesh/internal/relay"
 	"fleetmesh.org/fleetmesh/internal/store"
+	"fleetmesh.org/fleetmesh/internal/trail"
 	"fleetmesh.org/fleetmesh/nostr"
 	"fleetmesh.org/fleetmesh/spec"
 )
@@ -59,6 +60,7 @@ type node struct {
 	blobs   blobFace
 	foreign foreignWraps
 	seams   seams
+	trail   *trail.Book // what left
 	started time.Time
 	quit    context.CancelFunc
 	log     *slog.Logger
@@ -145,6 +147,10 @@ func (n *node) serve(ctx context.Context, ln net.Listener, made bool) (err error
 		return err
 	}
 	defer n.seams.close()
+	if n.trail, err = trail.Open(n.opt.Dir.trail()); err != nil {
+		return err
+	}
+	defer n.trail.Close()
 	cfg.Policy = append(cfg.Policy.(policy.Chain), n.seams.in.Policies()...)
 	cfg.Store, cfg.Log = n.store, n.log
 	cfg.Info.Version = n.opt.Build

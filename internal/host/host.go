@@ -35,6 +35,10 @@ type Config struct {
 	View  store.View // hides what never leaves, such as gift wraps
 	// Take offers verified events that a peer delivered to the node's own inbound path.
 	Take func(ctx context.Context, events []*nostr.Event) ([]store.Outcome, error)
+	// Leaving is asked about each event before it is delivered to a peer; nil lets all go. Left is told of envelopes once they have
+	// been sent; nil: nobody is. Both may be called by several sessions at once.
+	Leaving func(ctx context.Context, peer nostr.PubKey, e *nostr.Event) bool
+	Left    func(peer nostr.PubKey, envelopes []*ledger.Envelope)
 	// Publish stores and serves an event of our own: a grant.
 	Publish func(ctx context.Context, e *nostr.Event) error
 	// Find looks for a peer's descriptor elsewhere, for instance on the relays that hints name.

@@ -158,6 +158,9 @@ func (s *session) charged(typ spec.MessageType, content any, created int64, enve
 	l.push(o)
 	select {
 	case err := <-o.done:
+		if err == nil && len(envelopes) > 0 && s.h.cfg.Left != nil {
+			s.h.cfg.Left(s.peer, envelopes)
+		}
 		return window, err
 	case <-s.ctx.Done():
 		return 0, s.ctx.Err()
@@ -324,6 +327,9 @@ func (s *session) wrap(id nostr.ID, filter *nostr.Filter, created int64) (*ledge
 		return nil, &refusal{spec.CodeNotGranted}
 	}
 	if !filter.Matches(e) || !s.h.cfg.View.Allows(e) || ledger.CheckScope(g.Scopes, s.way, e, created) != nil {
+		return nil, nil
+	}
+	if s.h.cfg.Leaving != nil && !s.h.cfg.Leaving(s.ctx, s.peer, e) {
 		return nil, nil
 	}
 	path, err := s.h.provenance.Path(id)

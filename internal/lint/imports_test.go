@@ -47,6 +47,7 @@ var table = []struct {
 	{"transport", "nostr spec", false},
 	{"transport/transporttest", "nostr spec transport", false},
 	{"policy", "nostr spec store ledger", false},
+	{"trail", "nostr", false},
 	// 4 Services: goroutines, contexts, logs.
 	{"relay", "nostr nostr/negentropy spec strain store policy", false},
 	{"relay/relaytest", "nostr nostr/negentropy spec store policy relay", false},
