@@ -14,12 +14,7 @@ import (
 func face(c *RelaySpec, self nostr.PubKey) (relay.Config, error) {
 	cfg := relay.Config{
 		PublicURLs: c.PublicURLs,
-		Limits: relay.Limits{
-			MaxMessageBytes: c.Limits.MaxMessageBytes, MaxConnections: c.Limits.MaxConnections,
-			ConnectionsPerIP: c.Limits.ConnectionsPerIP, MaxSubscriptions: c.Limits.MaxSubscriptions,
-			MaxFilters: c.Limits.MaxFilters, MaxLimit: c.Limits.MaxLimit,
-			EventsPerSecond: c.Limits.EventsPerSecond, RequestsPerSecond: c.Limits.RequestsPerSecond, BytesPerSecond: c.Limits.BytesPerSecond,
-		},
+		Limits:     faceLimits(&c.Limits),
 		Off: relay.Features{
 			Auth: slices.Contains(c.Off, "auth"), Count: slices.Contains(c.Off, "count"),
 			Search: slices.Contains(c.Off, "search"), Negentropy: slices.Contains(c.Off, "negentropy"),
@@ -39,6 +34,15 @@ func face(c *RelaySpec, self nostr.PubKey) (relay.Config, error) {
 	}
 	cfg.Policy = chain
 	return cfg, nil
+}
+
+// faceLimits are the operator's limits as the relay takes them.
+func faceLimits(l *Limits) relay.Limits {
+	return relay.Limits{
+		MaxMessageBytes: l.MaxMessageBytes, MaxConnections: l.MaxConnections, ConnectionsPerIP: l.ConnectionsPerIP, MaxSubscriptions: l.MaxSubscriptions,
+		MaxFilters: l.MaxFilters, MaxLimit: l.MaxLimit,
+		EventsPerSecond: l.EventsPerSecond, RequestsPerSecond: l.RequestsPerSecond, BytesPerSecond: l.BytesPerSecond,
+	}
 }
 
 // rules builds the operator's policy from the relay section.

@@ -231,7 +231,9 @@ func (m *manifests) setRules(config map[string]any) error {
 		return err
 	}
 	m.rules.set(chain)
-	m.n.relay.RefreshInfo()
+	limits := faceLimits(&c.Spec.Relay.Limits)
+	fitFiles(&limits, m.n.log)
+	m.n.relay.SetLimits(limits) // derives the information document anew, of the rules too
 	m.inForce = manifest.TakeLive(m.inForce, config)
 	return nil
 }

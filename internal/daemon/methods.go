@@ -33,6 +33,7 @@ type none struct{}
 func (n *node) methods() map[string]control.Handler {
 	return n.live.methods(map[string]control.Handler{
 		"node.status":   method(func(ctx context.Context, _ none) (Status, error) { return n.status(ctx) }),
+		"node.health":   method(n.health),
 		"node.stop":     method(func(context.Context, none) (none, error) { n.quit(); return none{}, nil }),
 		"events.import": method(n.importEvents),
 		"events.export": method(func(ctx context.Context, p ExportParams) (ExportPage, error) {

@@ -58,10 +58,11 @@ var table = []struct {
 	// 5 Operation.
 	{"control", "spec ledger", false},
 	{"cluster", "nostr nostr/negentropy spec control", false},
+	{"monitor", "spec control", false},
 	{"manifest", "nostr spec control", false},
 	{"manifest/export", "spec manifest", false},
 	{"daemon", "*", false},
-	{"cmd/meshnode", "nostr spec identity ledger control cluster manifest gateway selftest mesh sim daemon", false},
+	{"cmd/meshnode", "nostr spec identity ledger control cluster monitor manifest gateway selftest mesh sim daemon", false},
 	{"cmd/meshctl", "spec control manifest manifest/export", false},
 }
 

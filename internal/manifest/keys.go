@@ -31,6 +31,7 @@ var nodeRules = []Rule{
 	{"spec.bootstrap", Refused, "the first places to look stand in bootstrap.toml of the node directory"},
 	{"spec.proxy", Restart, "the way out is chosen at start"},
 	{"spec.relay", Restart, "the face reads it at start"},
+	{"spec.relay.limits", Live, "the next message is held to it; nobody is disconnected"},
 	{"spec.relay.readOnly", Live, "the next event is held to it"},
 	{"spec.relay.minPow", Live, "the next event is held to it"},
 	{"spec.relay.allowKinds", Live, "the next event is held to it"},

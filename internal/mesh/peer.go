@@ -299,6 +299,9 @@ type Budget struct {
 	Epoch  int64           `json:"epoch"`
 	Limits ledger.Limits   `json:"limits"`
 	Used   ledger.Counters `json:"used"`
+
+	Made    int64 `json:"made"`    // unix second of the newest grant, which need not bind yet
+	Expires int64 `json:"expires"` // unix second
 }
 
 // Account is a window that is still open, as this node has it.

@@ -52,8 +52,9 @@ func budget(list grants, books []*book, now time.Time) *Budget {
 		return nil
 	}
 	w := g.WindowAt(now.Unix())
+	made, expires := g.CreatedAt, g.Expiration
 	g = list.of(w.Start()) // the one in force: a newer one binds from a later window
-	b := &Budget{Grant: g.ID, Tier: g.Tier, Window: g.Window, Epoch: w.Epoch, Limits: g.Limits, Used: ledger.Counters{}.Clone()}
+	b := &Budget{Grant: g.ID, Tier: g.Tier, Window: g.Window, Epoch: w.Epoch, Limits: g.Limits, Used: ledger.Counters{}.Clone(), Made: made, Expires: expires}
 	if k := lookup(books, w.Epoch); k != nil {
 		b.Used = k.Counters.Clone()
 	}

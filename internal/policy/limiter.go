@@ -4,6 +4,7 @@ import (
 	"math"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -17,7 +18,7 @@ type Rate struct {
 // Limiter keeps one token bucket a client. It is safe for concurrent use, and exact: of any
 // number of parallel calls it lets through as many as the Rate says.
 type Limiter struct {
-	rate   Rate
+	rate   atomic.Pointer[Rate]
 	shards [16]shard
 }
 
@@ -35,8 +36,8 @@ type bucket struct {
 
 // NewLimiter makes a Limiter. A Burst below one second's allowance, or below one, is raised to it.
 func NewLimiter(r Rate) *Limiter {
-	r.Burst = max(r.Burst, 1)
-	l := &Limiter{rate: r}
+	l := new(Limiter)
+	l.SetRate(r)
 	for i := range l.shards {
 		l.shards[i] = shard{buckets: make(map[netip.Addr]*bucket), sweepAt: 1024}
 	}
@@ -44,12 +45,19 @@ func NewLimiter(r Rate) *Limiter {
 }
 
 // Rate returns the allowance in force.
-func (l *Limiter) Rate() Rate { return l.rate }
+func (l *Limiter) Rate() Rate { return *l.rate.Load() }
+
+// SetRate changes the allowance. What clients have left is kept, up to the new burst.
+func (l *Limiter) SetRate(r Rate) {
+	r.Burst = max(r.Burst, 1)
+	l.rate.Store(&r)
+}
 
 // Take asks for n units for a client. If they are not to be had it returns false, how long it
 // takes until they are, and the burst that would have sufficed.
 func (l *Limiter) Take(client netip.Addr, n float64, now time.Time) (ok bool, wait time.Duration, enough float64) {
-	if l.rate.PerSecond <= 0 {
+	rate := l.Rate()
+	if rate.PerSecond <= 0 {
 		return true, 0, 0
 	}
 	s := l.shard(client)
@@ -57,24 +65,24 @@ func (l *Limiter) Take(client netip.Addr, n float64, now time.Time) (ok bool, wa
 	defer s.mu.Unlock()
 	b := s.buckets[client]
 	if b == nil {
-		s.sweep(now, l.rate)
-		b = &bucket{tokens: l.rate.Burst, at: now}
+		s.sweep(now, rate)
+		b = &bucket{tokens: rate.Burst, at: now}
 		s.buckets[client] = b
 	}
 	if dt := now.Sub(b.at).Seconds(); dt > 0 {
-		b.tokens = min(l.rate.Burst, b.tokens+dt*l.rate.PerSecond)
+		b.tokens = min(rate.Burst, b.tokens+dt*rate.PerSecond)
 		b.at = now
 	}
 	// One request larger than the burst passes on a full bucket and leaves a debt.
-	if b.tokens >= min(n, l.rate.Burst) {
+	if b.tokens >= min(n, rate.Burst) {
 		b.tokens -= n
 		b.short = 0
 		return true, 0, 0
 	}
 	b.short += n
-	missing := min(n, l.rate.Burst) - b.tokens
-	wait = time.Duration(math.Ceil(missing/l.rate.PerSecond*1000)) * time.Millisecond
-	return false, wait, math.Ceil(l.rate.Burst + b.short)
+	missing := min(n, rate.Burst) - b.tokens
+	wait = time.Duration(math.Ceil(missing/rate.PerSecond*1000)) * time.Millisecond
+	return false, wait, math.Ceil(rate.Burst + b.short)
 }
 
 func (l *Limiter) shard(client netip.Addr) *shard {

@@ -84,7 +84,7 @@ func (c *conn) admitKey(k nostr.PubKey) *policy.Rejection {
 	if slices.Contains(keys, k) {
 		return nil
 	}
-	if l := c.r.lim.MaxAuthKeys; len(keys) >= l {
+	if l := c.r.lim.Load().MaxAuthKeys; len(keys) >= l {
 		return over(policy.Restricted, "maxAuthKeys", l, len(keys)+1)
 	}
 	next := append(slices.Clone(keys), k)

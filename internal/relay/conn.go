@@ -78,7 +78,7 @@ func (c *conn) serve(early []byte) {
 	defer c.r.unreserve(c.key)
 	defer c.r.detach(c)
 	defer c.cancel()
-	c.in = newFrameReader(c.nc, c, early, hardFactor*c.r.lim.MaxMessageBytes, c.r.lim.PingInterval, c.r.lim.ReadTimeout)
+	c.in = newFrameReader(c.nc, c, early, hardFactor*c.r.lim.Load().MaxMessageBytes, c.r.lim.Load().PingInterval, c.r.lim.Load().ReadTimeout)
 	c.greet()
 	go c.write()
 	err := c.read()
@@ -143,7 +143,7 @@ var errEnded = errors.New("ended by the relay")
 func (c *conn) pause() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for !c.closing && !c.leaving && (c.owed > c.r.lim.MaxOutboundBytes/2 || c.inFlight >= c.r.lim.MaxInFlight ||
+	for !c.closing && !c.leaving && (c.owed > c.r.lim.Load().MaxOutboundBytes/2 || c.inFlight >= c.r.lim.Load().MaxInFlight ||
 		c.queries.full() || c.negLane.full()) {
 		c.room.Wait()
 	}

@@ -52,7 +52,7 @@ func (c *conn) count(m *nostr.CountMessage) ([]byte, error) {
 // hll returns the registers for a filter that has an offset, nil for any other. n is the
 // number of events that match.
 func (c *conn) hll(ctx context.Context, filters []nostr.Filter, view store.View, n int, now int64) ([]byte, error) {
-	if c.r.cfg.Off.HLL || len(filters) != 1 || n > c.r.lim.MaxHLLEvents {
+	if c.r.cfg.Off.HLL || len(filters) != 1 || n > c.r.lim.Load().MaxHLLEvents {
 		return nil, nil
 	}
 	offset, ok := nostr.HLLOffset(filters[0])

@@ -14,7 +14,7 @@ func (c *conn) handle(p []byte) {
 		c.refuseRaw(p, no)
 		return
 	}
-	if n := c.r.lim.MaxMessageBytes; len(p) > n {
+	if n := c.r.lim.Load().MaxMessageBytes; len(p) > n {
 		c.refuseRaw(p, over(policy.Invalid, "maxMessageBytes", n, len(p)))
 		return
 	}
@@ -94,10 +94,10 @@ func (c *conn) malformed(err error) {
 		c.notice(no)
 		return
 	}
-	if utf8.RuneCountInString(m.SubID) > c.r.lim.MaxSubIDLength {
+	if utf8.RuneCountInString(m.SubID) > c.r.lim.Load().MaxSubIDLength {
 		c.r.m.badSubID(c.agent)
 		n := utf8.RuneCountInString(m.SubID)
-		no = over(policy.Invalid, "maxSubIdLength", c.r.lim.MaxSubIDLength, n)
+		no = over(policy.Invalid, "maxSubIdLength", c.r.lim.Load().MaxSubIDLength, n)
 	}
 	c.refuseSub(m.Type, m.SubID, no)
 }
@@ -126,15 +126,15 @@ func (c *conn) ask(subID string, filters []nostr.Filter) *policy.Rejection {
 	if no := c.takeRequest(); no != nil {
 		return no
 	}
-	if n := utf8.RuneCountInString(subID); n > c.r.lim.MaxSubIDLength {
+	if n := utf8.RuneCountInString(subID); n > c.r.lim.Load().MaxSubIDLength {
 		c.r.m.badSubID(c.agent)
-		return over(policy.Invalid, "maxSubIdLength", c.r.lim.MaxSubIDLength, n)
+		return over(policy.Invalid, "maxSubIdLength", c.r.lim.Load().MaxSubIDLength, n)
 	}
 	if c.r.cfg.AuthToRead && len(c.readers()) == 0 {
 		return policy.Reject(policy.AuthRequired, "reading here needs authentication")
 	}
-	if n := len(filters); n > c.r.lim.MaxFilters {
-		return over(policy.Blocked, "maxFilters", c.r.lim.MaxFilters, n)
+	if n := len(filters); n > c.r.lim.Load().MaxFilters {
+		return over(policy.Blocked, "maxFilters", c.r.lim.Load().MaxFilters, n)
 	}
 	for i := range filters {
 		if filters[i].Search != "" && c.r.cfg.Off.Search {

@@ -91,7 +91,7 @@ func (r *Relay) nips(d *policy.Demands) []int {
 func (r *Relay) document() infoDocument {
 	var d policy.Demands
 	r.policy.Describe(&d)
-	in, l := &r.cfg.Info, &r.lim
+	in, l := &r.cfg.Info, r.lim.Load()
 	doc := infoDocument{
 		Name: in.Name, Description: in.Description, Banner: in.Banner, Icon: in.Icon, PubKey: in.PubKey, Self: in.Self,
 		Contact: in.Contact, Software: in.Software, Version: in.Version, TermsOfService: in.TermsOfService,

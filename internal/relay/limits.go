@@ -116,3 +116,20 @@ func overRate(knob string, r policy.Rate, wait time.Duration, enough float64) *p
 	return policy.Reject(policy.RateLimited, "limits.%s is %v with a burst of %v, a burst of %v would have sufficed; try again in %d ms",
 		knob, r.PerSecond, r.Burst, enough, wait.Milliseconds())
 }
+
+// Limits returns the limits in force, with the defaults filled in.
+func (r *Relay) Limits() Limits { return *r.lim.Load() }
+
+// SetLimits changes what clients are held to from their next message on. No connection is ended: those above a lowered limit may finish. The
+// room that is set aside at the start (MaxQueries, MaxPendingBytes) and what a connection was opened with (the timeouts, and up to how many octets a
+// message is read at all) stay as they were.
+func (r *Relay) SetLimits(l Limits) {
+	was := r.lim.Load()
+	l.fill()
+	l.MaxQueries, l.MaxPendingBytes = was.MaxQueries, was.MaxPendingBytes
+	r.lim.Store(&l)
+	r.events.SetRate(l.eventRate())
+	r.requests.SetRate(l.requestRate())
+	r.bytes.SetRate(l.byteRate())
+	r.RefreshInfo()
+}

@@ -42,7 +42,7 @@ func (c *conn) onNegOpen(m *nostr.NegOpenMessage) {
 	n := &negSession{c: c, id: m.SubID}
 	c.mu.Lock()
 	open := len(c.negs)
-	if l := c.r.lim.MaxNegSessions; open >= l {
+	if l := c.r.lim.Load().MaxNegSessions; open >= l {
 		c.mu.Unlock()
 		c.negErr(m.SubID, over(policy.RateLimited, "maxNegSessions", l, open+1))
 		return
@@ -95,7 +95,7 @@ func (n *negSession) open(f nostr.Filter) bool {
 		n.fail(policy.Reject(policy.Error, "the set could not be made"))
 		return false
 	}
-	if l := c.r.lim.MaxNegRecords; set.Len() > l {
+	if l := c.r.lim.Load().MaxNegRecords; set.Len() > l {
 		release()
 		n.fail(over(policy.Blocked, "maxNegRecords", l, set.Len()), int64(l))
 		return false
@@ -106,8 +106,8 @@ func (n *negSession) open(f nostr.Filter) bool {
 		release()
 		return false
 	}
-	n.server, n.release = negentropy.NewServer(set, c.r.lim.NegFrameBytes), release
-	n.timer = time.AfterFunc(c.r.lim.NegIdle, n.idle)
+	n.server, n.release = negentropy.NewServer(set, c.r.lim.Load().NegFrameBytes), release
+	n.timer = time.AfterFunc(c.r.lim.Load().NegIdle, n.idle)
 	return true
 }
 
@@ -123,7 +123,7 @@ func (n *negSession) reconcile(msg []byte) {
 		return
 	}
 	answer, err := n.server.Reconcile(msg)
-	n.timer.Reset(n.c.r.lim.NegIdle)
+	n.timer.Reset(n.c.r.lim.Load().NegIdle)
 	n.mu.Unlock()
 	if err != nil {
 		n.fail(policy.Reject(policy.Invalid, "%s", err))
@@ -135,7 +135,7 @@ func (n *negSession) reconcile(msg []byte) {
 
 // idle is the timer's: the client has gone quiet, and its set costs memory.
 func (n *negSession) idle() {
-	n.fail(policy.Reject(policy.Closed, "no message for limits.negIdle, which is %v", n.c.r.lim.NegIdle))
+	n.fail(policy.Reject(policy.Closed, "no message for limits.negIdle, which is %v", n.c.r.lim.Load().NegIdle))
 }
 
 // fail ends the session with a NEG-ERR, unless it is over.

@@ -71,7 +71,7 @@ func (c *conn) keep(n int) {
 // tooMuch sheds the client if n octets more are over its cap, or over that of all while it is owed more
 // than its share. The caller holds mu.
 func (c *conn) tooMuch(n int) bool {
-	l, mine, all := &c.r.lim, c.owed+c.kept+n, int(c.r.owed.Load())+n
+	l, mine, all := c.r.lim.Load(), c.owed+c.kept+n, int(c.r.owed.Load())+n
 	switch {
 	case mine > l.MaxOutboundBytes:
 		c.shed("maxOutboundBytes", l.MaxOutboundBytes, mine)
@@ -177,7 +177,7 @@ func (c *conn) flush(buf []byte, owed int) bool {
 	}
 	c.mu.Lock()
 	if !c.closing {
-		_ = c.nc.SetWriteDeadline(time.Now().Add(c.r.lim.WriteTimeout))
+		_ = c.nc.SetWriteDeadline(time.Now().Add(c.r.lim.Load().WriteTimeout))
 	}
 	c.mu.Unlock()
 	n, err := c.nc.Write(buf)
@@ -191,7 +191,7 @@ func (c *conn) flush(buf []byte, owed int) bool {
 	}
 	if isTimeout(err) && !c.closing {
 		c.r.m.Shed.Add(1)
-		c.r.log.Info("a client that takes nothing was shed", "writeTimeout", c.r.lim.WriteTimeout)
+		c.r.log.Info("a client that takes nothing was shed", "writeTimeout", c.r.lim.Load().WriteTimeout)
 	}
 	c.endLocked(0, "", true)
 	return false

@@ -145,7 +145,7 @@ func (r *Relay) refuse(no *policy.Rejection) Verdict {
 
 // submit hands an offer to the verifier, waiting while too much is under way.
 func (r *Relay) submit(ctx context.Context, o *offer) error {
-	o.size = min(o.size, r.lim.MaxPendingBytes)
+	o.size = min(o.size, r.lim.Load().MaxPendingBytes)
 	if err := r.pending.Acquire(ctx, int64(o.size)); err != nil {
 		return err
 	}

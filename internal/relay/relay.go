@@ -60,7 +60,7 @@ type Config struct {
 // Relay is a running face. It is an http.Handler. All its methods are safe for concurrent use.
 type Relay struct {
 	cfg      Config
-	lim      Limits
+	lim      atomic.Pointer[Limits] // in force
 	gate     *policy.Gate
 	policy   policy.Chain
 	verifier nostr.Verifier
@@ -128,7 +128,7 @@ func New(cfg Config) (*Relay, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	r := &Relay{
-		cfg: cfg, lim: cfg.Limits, verifier: cfg.Verifier, log: cfg.Log,
+		cfg: cfg, verifier: cfg.Verifier, log: cfg.Log,
 		gate:     policy.NewGate(cfg.Private, !cfg.Off.Auth),
 		policy:   chain(cfg),
 		events:   policy.NewLimiter(cfg.Limits.eventRate()),
@@ -142,6 +142,7 @@ func New(cfg Config) (*Relay, error) {
 		conns:    make(map[peer]struct{}),
 		perIP:    make(map[netip.Addr]int),
 	}
+	r.lim.Store(&cfg.Limits)
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	r.index.init()
 	r.flight.ids = make(map[nostr.ID]struct{})
@@ -191,10 +192,10 @@ func (r *Relay) reserve(key netip.Addr, exempt bool) *policy.Rejection {
 	switch {
 	case r.down:
 		return policy.Reject(policy.Error, "the relay is shutting down")
-	case r.lim.MaxConnections > 0 && r.open >= r.lim.MaxConnections:
-		return over(policy.RateLimited, "maxConnections", r.lim.MaxConnections, r.open+1)
-	case r.lim.ConnectionsPerIP > 0 && n >= r.lim.ConnectionsPerIP && !exempt:
-		return over(policy.RateLimited, "connectionsPerIp", r.lim.ConnectionsPerIP, n+1)
+	case r.lim.Load().MaxConnections > 0 && r.open >= r.lim.Load().MaxConnections:
+		return over(policy.RateLimited, "maxConnections", r.lim.Load().MaxConnections, r.open+1)
+	case r.lim.Load().ConnectionsPerIP > 0 && n >= r.lim.Load().ConnectionsPerIP && !exempt:
+		return over(policy.RateLimited, "connectionsPerIp", r.lim.Load().ConnectionsPerIP, n+1)
 	}
 	r.open++
 	r.perIP[key] = n + 1

@@ -46,7 +46,7 @@ type socket struct {
 
 func newSocket(r *Relay, nc net.Conn, proto string, early []byte) *socket {
 	s := &socket{r: r, nc: nc, proto: proto}
-	s.in = newFrameReader(nc, s, early, subprotocolMax, r.lim.PingInterval, r.lim.ReadTimeout)
+	s.in = newFrameReader(nc, s, early, subprotocolMax, r.lim.Load().PingInterval, r.lim.Load().ReadTimeout)
 	s.ctx, s.cancel = context.WithCancel(r.ctx)
 	return s
 }
@@ -120,7 +120,7 @@ func (s *socket) frame(op ws.OpCode, p []byte) error {
 	if s.closed {
 		return net.ErrClosed
 	}
-	_ = s.nc.SetWriteDeadline(time.Now().Add(s.r.lim.WriteTimeout))
+	_ = s.nc.SetWriteDeadline(time.Now().Add(s.r.lim.Load().WriteTimeout))
 	_, err := s.nc.Write(append(appendFrameHeader(make([]byte, 0, 10+len(p)), op, len(p)), p...))
 	return err
 }

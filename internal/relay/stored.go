@@ -118,14 +118,14 @@ func (s *sub) plan() (ask []nostr.Filter, quotas []quota, mayHint bool) {
 			continue
 		}
 		search = search || f.Search != ""
-		q := quota{f: f, limit: s.c.r.lim.DefaultLimit, own: true}
+		q := quota{f: f, limit: s.c.r.lim.Load().DefaultLimit, own: true}
 		if f.IDs != nil {
-			q.limit = s.c.r.lim.MaxLimit // who names ids wants each of them
+			q.limit = s.c.r.lim.Load().MaxLimit // who names ids wants each of them
 		}
 		if f.Limit != nil {
 			q.limit, q.own = *f.Limit, false
-			if q.limit > s.c.r.lim.MaxLimit {
-				q.limit, q.own = s.c.r.lim.MaxLimit, true
+			if q.limit > s.c.r.lim.Load().MaxLimit {
+				q.limit, q.own = s.c.r.lim.Load().MaxLimit, true
 			}
 		}
 		if q.limit <= 0 {

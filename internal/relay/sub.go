@@ -59,13 +59,13 @@ func (c *conn) addSub(s *sub) *policy.Rejection {
 	n := len(s.reg.entries)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if l := c.r.lim.MaxSubscriptions; len(c.subs) >= l {
+	if l := c.r.lim.Load().MaxSubscriptions; len(c.subs) >= l {
 		return over(policy.Blocked, "maxSubscriptions", l, len(c.subs)+1)
 	}
-	if l := c.r.lim.MaxWatchedValues; c.watched+n > l {
+	if l := c.r.lim.Load().MaxWatchedValues; c.watched+n > l {
 		return over(policy.Blocked, "maxWatchedValues", l, c.watched+n)
 	}
-	if l := c.r.lim.MaxWatchedInAll; int(c.r.watched.Add(int64(n))) > l {
+	if l := c.r.lim.Load().MaxWatchedInAll; int(c.r.watched.Add(int64(n))) > l {
 		return over(policy.RateLimited, "maxWatchedInAll", l, c.r.watched.Add(-int64(n))+int64(n))
 	}
 	s.ctx, s.cancel = context.WithCancel(c.ctx)
@@ -244,14 +244,14 @@ func (s *sub) pass() bool {
 func (s *sub) await() bool {
 	c := s.c
 	c.mu.Lock()
-	if c.owed <= c.r.lim.StreamWindow {
+	if c.owed <= c.r.lim.Load().StreamWindow {
 		c.mu.Unlock()
 		return true
 	}
 	c.mu.Unlock()
 	c.r.rest()
 	c.mu.Lock()
-	for !s.dead && !c.closing && c.owed > c.r.lim.StreamWindow/2 {
+	for !s.dead && !c.closing && c.owed > c.r.lim.Load().StreamWindow/2 {
 		c.room.Wait()
 	}
 	c.mu.Unlock()
