@@ -23,7 +23,7 @@ type initCmd struct {
 	FacePort int      `help:"Port of the relay face on 127.0.0.1." placeholder:"PORT"`
 	Listen   string   `help:"Where the relay face listens, in full." placeholder:"HOST:PORT"`
 	Name     string   `help:"Name of the node."`
-	Mediator []string `help:"An anchor through which a leaf is reached; twice, of distinct operators." placeholder:"DID"`
+	Mediator []string `help:"An anchor through which a leaf is reached; twice, of distinct operators. None: the leaf finds two through its relays." placeholder:"DID"`
 
 	Enrolment      string `help:"Which strangers are let in." enum:"closed,invitation,pow,open" default:"closed"`
 	Derive         bool   `help:"Derive the agreement and transport keys from the node key: one secret to back up."`

@@ -11,7 +11,6 @@ import (
 
 	"fleetmesh.org/fleetmesh/internal/didcomm/mediate"
 	"fleetmesh.org/fleetmesh/internal/host"
-	"fleetmesh.org/fleetmesh/internal/identity"
 	"fleetmesh.org/fleetmesh/internal/relay"
 	"fleetmesh.org/fleetmesh/internal/transport"
 	"fleetmesh.org/fleetmesh/spec"
@@ -117,13 +116,8 @@ func (f *federation) mediation(c *host.Config) error {
 	if s.Class != string(spec.ClassLeaf) {
 		return nil
 	}
-	for _, did := range s.Mediators {
-		key, err := identity.ParseDID(did)
-		if err != nil {
-			return fmt.Errorf("spec.mediators has %q: %w", did, err)
-		}
-		c.Mediators = append(c.Mediators, key)
-	}
 	c.MediatorHints = s.Relays
-	return nil
+	var err error
+	c.Mediators, err = f.n.opt.Dir.mediators(s)
+	return err
 }

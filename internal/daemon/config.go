@@ -41,7 +41,7 @@ type Spec struct {
 	Operator     Operator       `yaml:"operator,omitempty"`
 	Endpoints    []EndpointSpec `yaml:"endpoints,omitempty"`
 	Relays       []string       `yaml:"relays,omitempty"`    // where the node publishes itself and looks for others: its kind 10002
-	Mediators    []string       `yaml:"mediators,omitempty"` // DIDs of the anchors through which a leaf is reached
+	Mediators    []string       `yaml:"mediators,omitempty"` // DIDs of the anchors through which a leaf is reached; none: it finds two
 	Shards       []ShardSpec    `yaml:"shards,omitempty"`    // what the node claims to hold
 	Proxy        string         `yaml:"proxy,omitempty"`     // socks5://address:port through which every outgoing connection goes
 	Relay        RelaySpec      `yaml:"relay"`
@@ -264,8 +264,8 @@ func (s *Spec) checkIdentity() (errs []error) {
 			bad("spec.class is anchor, so a public wss endpoint must stand in spec.endpoints or spec.relay.publicUrls")
 		}
 	case "leaf":
-		if len(s.Endpoints) > 0 || len(s.Shards) > 0 || len(s.Mediators) == 0 {
-			bad("spec.class is leaf: it needs spec.mediators, and has neither spec.endpoints nor spec.shards")
+		if len(s.Endpoints) > 0 || len(s.Shards) > 0 {
+			bad("spec.class is leaf: it has neither spec.endpoints nor spec.shards")
 		}
 	}
 	return append(errs, s.checkShards()...)

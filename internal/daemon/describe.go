@@ -80,12 +80,8 @@ func describe(dir Dir, c *Config, f facts, now int64) (*identity.Descriptor, err
 		d.NIPs = append(d.NIPs, strconv.Itoa(nip))
 	}
 	d.Endpoints = doors(s, f.face)
-	for _, m := range s.Mediators {
-		k, err := identity.ParseDID(m)
-		if err != nil {
-			return nil, fmt.Errorf("spec.mediators has %q: %w", m, err)
-		}
-		d.Mediators = append(d.Mediators, k)
+	if d.Mediators, err = dir.mediators(s); err != nil {
+		return nil, err
 	}
 	if s.Operator.Pubkey != "" {
 		if d.Operator, err = nostr.ParsePubKey(s.Operator.Pubkey); err != nil {

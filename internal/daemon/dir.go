@@ -25,8 +25,10 @@ func (d Dir) Peers() string   { return filepath.Join(string(d), "sync-peers") }
 
 // Bootstrap is the file that names where to look for other nodes first.
 func (d Dir) Bootstrap() string   { return filepath.Join(string(d), "bootstrap.toml") }
-func (d Dir) known() string       { return filepath.Join(string(d), "mesh", "known.json") }
-func (d Dir) invitations() string { return filepath.Join(string(d), "mesh", "invitations.json") }
+func (d Dir) known() string       { return d.mesh("known.json") }
+func (d Dir) invitations() string { return d.mesh("invitations.json") }
+
+func (d Dir) mesh(name string) string { return filepath.Join(string(d), "mesh", name) }
 
 // Store returns the store's directory: the configured path, taken relative to the node directory.
 func (d Dir) Store(c *Config) string {

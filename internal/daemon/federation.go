@@ -117,6 +117,9 @@ func (f *federation) bringUp(ctx context.Context) (*host.Host, error) {
 		f.discover(ctx) // the revocation still goes out to those who have not seen it
 		return nil, errRetired
 	}
+	if err := f.findMediators(ctx); err != nil {
+		return nil, err
+	}
 	d, err := f.ownDescriptor(ctx)
 	if err != nil {
 		return nil, err
@@ -159,6 +162,9 @@ func (f *federation) appear(ctx context.Context) {
 	f.discover(ctx)
 	if h := f.running(); h != nil {
 		h.Announce()
+	}
+	if h := f.running(); h != nil {
+		f.work.Go(func() { f.tendMediators(ctx, h) })
 	}
 	f.work.Go(func() { f.beat(ctx) })
 	f.work.Go(func() { f.cover(ctx) })

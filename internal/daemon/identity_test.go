@@ -68,7 +68,9 @@ func TestConfigurationFitsTheSchema(t *testing.T) {
 func TestConfigurationRefusesWhatMakesNoDescriptor(t *testing.T) {
 	for what, edit := range map[string]func(*Config){
 		"spec.class is anchor": func(c *Config) { c.Spec.Class = "anchor" },
-		"spec.class is leaf":   func(c *Config) { c.Spec.Class = "leaf" },
+		"spec.class is leaf": func(c *Config) {
+			c.Spec.Class, c.Spec.Endpoints = "leaf", []EndpointSpec{{Transport: "unix", Address: "/x"}}
+		},
 		"spec.operator.pubkey": func(c *Config) { c.Spec.Operator.Pubkey = "zz" },
 		"spec.relays":          func(c *Config) { c.Spec.Relays = []string{"relay"} },
 		"spec.mediators":       func(c *Config) { c.Spec.Mediators = []string{"did:nostr:1"} },

@@ -168,7 +168,7 @@ func (n *node) doctor(ctx context.Context, p PingParams) (Doctor, error) {
 	}
 	out := Doctor{Class: n.cfg.Spec.Class, Problems: []string{}, Peers: examine(ctx, h, keys), Mediation: h.Held()}
 	for m, served := range mine {
-		out.Mediators = append(out.Mediators, Registration{identity.FormatDID(m), served})
+		out.Mediators = append(out.Mediators, Registration{identity.FormatDID(m), served.Now})
 	}
 	out.Proxy = n.fed.checkProxy(ctx)
 	out.Doors = n.fed.checkDoors(ctx)

@@ -62,7 +62,7 @@ func (h *Host) makeRoom() {
 	for key := range h.links {
 		near[key] = true
 	}
-	for _, key := range h.cfg.Mediators {
+	for _, key := range h.mediators() {
 		near[key] = true
 	}
 	stranger := func(key nostr.PubKey) bool { return !near[key] }

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"fleetmesh.org/fleetmesh/internal/didcomm"
@@ -78,8 +79,9 @@ type Host struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 
-	mediation *mediation // what we hold for leaves; nil: nothing
-	mailbox   *mailbox   // of a leaf; nil for others
+	mediation *mediation                     // what we hold for leaves; nil: nothing
+	mailbox   *mailbox                       // of a leaf; nil for others
+	mine      atomic.Pointer[[]nostr.PubKey] // our mediators, if we are a leaf
 
 	mu       sync.Mutex // guards what follows; mesh takes one input at a time
 	node     *mesh.Node
@@ -130,6 +132,7 @@ func New(cfg Config) (*Host, error) {
 		revoked: map[nostr.PubKey]bool{}, sought: map[nostr.PubKey]time.Time{}, relays: map[nostr.PubKey]*link{}, asked: map[string]question{}, changed: make(chan struct{}),
 	}
 	h.SetAgreement(cfg.Agreement, nil)
+	h.mine.Store(&cfg.Mediators)
 	for _, t := range cfg.Transports {
 		h.dialers[t.Scheme()] = t
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,10 +22,24 @@ type mailbox struct {
 
 	mu     sync.Mutex
 	inbox  *mediate.Inbox
-	wake   chan struct{}                  // closed and made anew when the leaf wakes
-	asleep bool                           // nothing is connected
-	at     map[nostr.PubKey]bool          // mediators that serve us now
-	gone   map[nostr.PubKey]chan struct{} // signalled when the session with a mediator ends
+	wake   chan struct{} // closed and made anew when the leaf wakes
+	asleep bool          // nothing is connected
+	at     map[nostr.PubKey]*attendance
+}
+
+// attendance is how we stand with one mediator.
+type attendance struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	gone   chan struct{} // signalled when the session ends
+	state  Served
+}
+
+// Served says whether a mediator holds our messages and delivers them live.
+type Served struct {
+	Now    bool
+	Denied bool      // it said that it does not want us
+	Since  time.Time // for how long it has been so
 }
 
 // What a leaf remembers of envelopes, and how often it tries to read one.
@@ -34,23 +49,53 @@ const (
 )
 
 func newMailbox(h *Host) *mailbox {
-	b := &mailbox{h: h, inbox: mediate.NewInbox(inboxSize, inboxTries), wake: make(chan struct{}), gone: map[nostr.PubKey]chan struct{}{}, at: map[nostr.PubKey]bool{}}
-	for _, m := range h.cfg.Mediators {
-		b.gone[m] = make(chan struct{}, 1)
-	}
-	return b
+	return &mailbox{h: h, inbox: mediate.NewInbox(inboxSize, inboxTries), wake: make(chan struct{}), at: map[nostr.PubKey]*attendance{}}
 }
 
-func (b *mailbox) start() {
-	for _, m := range b.h.cfg.Mediators {
-		b.h.work.Go(func() { b.attend(m) })
+// keep attends the given mediators and lets go of others.
+func (b *mailbox) keep(list []nostr.PubKey) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for m, a := range b.at {
+		if !slices.Contains(list, m) {
+			a.cancel()
+			delete(b.at, m)
+		}
 	}
+	for _, m := range list {
+		if b.at[m] == nil {
+			a := &attendance{gone: make(chan struct{}, 1), state: Served{Since: time.Now()}}
+			a.ctx, a.cancel = context.WithCancel(b.h.ctx)
+			b.at[m] = a
+			b.h.work.Go(func() { b.attend(m, a) })
+		}
+	}
+}
+
+// of returns how we stand with a mediator, nil if it is none of ours.
+func (b *mailbox) of(peer nostr.PubKey) *attendance {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.at[peer]
 }
 
 func (b *mailbox) parted(peer nostr.PubKey) {
-	if ch := b.gone[peer]; ch != nil {
-		signal(ch)
+	if a := b.of(peer); a != nil {
+		signal(a.gone)
 	}
+}
+
+// mediators are those of this node, if it is a leaf.
+func (h *Host) mediators() []nostr.PubKey { return *h.mine.Load() }
+
+// SetMediators gives a leaf other mediators. It is for those that have some already, and want at least one.
+func (h *Host) SetMediators(list []nostr.PubKey) {
+	if h.mailbox == nil || len(list) == 0 {
+		return
+	}
+	list = slices.Clone(list)
+	h.mine.Store(&list)
+	h.mailbox.keep(list)
 }
 
 // Sleep closes the sessions of a leaf with its mediators, as a phone does in a pocket; Wake opens them again. Others are not affected.
@@ -62,7 +107,7 @@ func (h *Host) Sleep() {
 	b.mu.Lock()
 	b.asleep = true
 	b.mu.Unlock()
-	for _, m := range h.cfg.Mediators {
+	for _, m := range h.mediators() {
 		h.mu.Lock()
 		l := h.link(m)
 		h.mu.Unlock()
@@ -87,48 +132,48 @@ func (h *Host) Wake() {
 }
 
 // awake waits while the leaf sleeps.
-func (b *mailbox) awake() bool {
+func (b *mailbox) awake(ctx context.Context) bool {
 	for {
 		b.mu.Lock()
 		asleep, wake := b.asleep, b.wake
 		b.mu.Unlock()
 		if !asleep {
-			return b.h.ctx.Err() == nil
+			return ctx.Err() == nil
 		}
 		select {
 		case <-wake:
-		case <-b.h.ctx.Done():
+		case <-ctx.Done():
 			return false
 		}
 	}
 }
 
-// attend keeps a session with one mediator for as long as the node runs.
-func (b *mailbox) attend(mediator nostr.PubKey) {
+// attend keeps a session with one mediator for as long as it is one of ours.
+func (b *mailbox) attend(mediator nostr.PubKey, a *attendance) {
 	backoff := minBackoff
-	for b.awake() {
+	for b.awake(a.ctx) {
 		select {
-		case <-b.gone[mediator]:
+		case <-a.gone:
 		default:
 		}
-		err := b.register(mediator)
-		b.served(mediator, err == nil)
+		err := b.register(a.ctx, mediator)
+		b.served(a, err)
 		if err == nil {
 			backoff = minBackoff
 			b.h.cfg.Log.Info("registered with a mediator", "mediator", mediator.String()[:12])
 			select {
-			case <-b.gone[mediator]:
-			case <-b.h.ctx.Done():
+			case <-a.gone:
+			case <-a.ctx.Done():
 				return
 			}
-			b.served(mediator, false)
+			b.served(a, errAsleep)
 			continue
 		}
 		b.h.cfg.Log.Info("a mediator does not serve us; trying again", "mediator", mediator.String()[:12], "in", backoff, "err", err)
 		pause := time.NewTimer(backoff/2 + rand.N(backoff))
 		select {
 		case <-pause.C:
-		case <-b.h.ctx.Done():
+		case <-a.ctx.Done():
 		}
 		pause.Stop()
 		backoff = min(2*backoff, maxBackoff)
@@ -139,9 +184,9 @@ func (b *mailbox) attend(mediator nostr.PubKey) {
 var errDenied = errors.New("the mediator declines: it takes peers, and strangers as its enrolment says")
 
 // register asks for mediation, says what we receive for, and turns live delivery on: that brings what waits too.
-func (b *mailbox) register(mediator nostr.PubKey) error {
+func (b *mailbox) register(ctx context.Context, mediator nostr.PubKey) error {
 	h := b.h
-	ctx, cancel := context.WithTimeout(h.ctx, sendTimeout)
+	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
 	if _, err := h.descriptorFrom(ctx, mediator, mediator); err != nil {
 		return err
@@ -180,7 +225,7 @@ func (b *mailbox) register(mediator nostr.PubKey) error {
 // takeDelivery opens what a mediator of ours delivers, and acknowledges what is safe. One that cannot be opened is tried again a few times,
 // then set aside: it must not hold up those behind it.
 func (h *Host) takeDelivery(a *arrival) {
-	if h.mailbox == nil || h.mailbox.gone[a.from] == nil || a.anonymous {
+	if h.mailbox == nil || h.mailbox.of(a.from) == nil || a.anonymous {
 		h.unsupported(a)
 		return
 	}
@@ -232,19 +277,26 @@ func (b *mailbox) deliver(envelope []byte) (safe bool) {
 	return poison
 }
 
-func (b *mailbox) served(mediator nostr.PubKey, yes bool) {
+// served takes note of how we stand with a mediator now.
+func (b *mailbox) served(a *attendance, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.at[mediator] = yes
+	if now := err == nil; now != a.state.Now {
+		a.state.Now, a.state.Since = now, time.Now()
+	}
+	a.state.Denied = errors.Is(err, errDenied)
 }
 
-// MyMediators are the mediators of this node, if it is a leaf, and whether each serves it now.
-func (h *Host) MyMediators() map[nostr.PubKey]bool {
-	out := map[nostr.PubKey]bool{}
-	for _, m := range h.cfg.Mediators {
-		h.mailbox.mu.Lock()
-		out[m] = h.mailbox.at[m]
-		h.mailbox.mu.Unlock()
+// MyMediators are the mediators of this node, if it is a leaf, and how it stands with each.
+func (h *Host) MyMediators() map[nostr.PubKey]Served {
+	out := map[nostr.PubKey]Served{}
+	if h.mailbox == nil {
+		return out
+	}
+	h.mailbox.mu.Lock()
+	defer h.mailbox.mu.Unlock()
+	for m, a := range h.mailbox.at {
+		out[m] = a.state
 	}
 	return out
 }

@@ -61,7 +61,7 @@ func (h *Host) startMediation() {
 		h.work.Go(h.mediation.run)
 	}
 	if h.mailbox != nil {
-		h.mailbox.start()
+		h.mailbox.keep(h.mediators())
 	}
 }
 
@@ -243,7 +243,7 @@ func (h *Host) parted(peer nostr.PubKey) {
 func (h *Host) takeMediation(a *arrival) {
 	m := h.mediation
 	switch {
-	case a.anonymous, m == nil && h.mailbox != nil && h.mailbox.gone[a.from] != nil:
+	case a.anonymous, m == nil && h.mailbox != nil && h.mailbox.of(a.from) != nil:
 		return // nobody's, or an answer of our mediator's that nobody waits for, such as the status after an acknowledgement
 	case m == nil:
 		h.unsupported(a)

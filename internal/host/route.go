@@ -39,11 +39,11 @@ const (
 // via names the mediators that what goes to a peer has to pass; none for one that is reached directly. A leaf sends everything by way of its own
 // mediators: they alone learn its address (§ Privacy rules).
 func (h *Host) via(ctx context.Context, peer nostr.PubKey) []nostr.PubKey {
-	if len(h.cfg.Mediators) > 0 {
-		if slices.Contains(h.cfg.Mediators, peer) {
+	if mine := h.mediators(); len(mine) > 0 {
+		if slices.Contains(mine, peer) {
 			return nil
 		}
-		return h.cfg.Mediators
+		return mine
 	}
 	d, err := h.descriptor(ctx, peer, false)
 	if err != nil || len(d.Endpoints) > 0 {
@@ -111,7 +111,7 @@ func (l *link) forward(ctx context.Context, mediator nostr.PubKey, f didcomm.For
 	if err != nil {
 		return fmt.Errorf("seal a forward: %w", err)
 	}
-	if len(h.cfg.Mediators) > 0 {
+	if len(h.mediators()) > 0 {
 		return h.hand(ctx, mediator, frame)
 	}
 	return l.sendRouted(ctx, mediator, d, frame, o.m != nil)

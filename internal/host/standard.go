@@ -126,7 +126,7 @@ func (h *Host) features() (list []didcomm.Feature) {
 	switch {
 	case h.cfg.Mediator != nil:
 		role = "mediator"
-	case len(h.cfg.Mediators) > 0:
+	case len(h.mediators()) > 0:
 		role = "recipient"
 	default:
 		return list

@@ -7,9 +7,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"fleetmesh.org/fleetmesh/nostr"
 )
 
 // pinged runs `meshnode ping` and returns what it found and its status.
@@ -99,4 +102,70 @@ func TestALeafBehindTwoMediators(t *testing.T) {
 			t.Errorf("%s names the sender", a.dir)
 		}
 	}
+}
+
+// TestALeafFindsItsMediators starts a leaf that is told nothing but an ordinary relay. Of four anchors there two have one operator and one wants no
+// strangers: it ends with two that serve it, of distinct operators, and others reach it through them. It keeps them when it starts again.
+func TestALeafFindsItsMediators(t *testing.T) {
+	if testing.Short() {
+		t.Skip("six nodes")
+	}
+	relay := up(t, newDir(t))
+	operators := map[string]string{} // by DID of the anchor
+	anchor := func(operator byte, enrolment string) {
+		dir, addr := newDir(t), freeAddr(t)
+		key := nostr.SecretKey{31: operator}.PubKey().String()
+		mustRun(t, "", "--dir", dir, "init", "--listen", addr)
+		edit(t, dir, "class: edge\n", fmt.Sprintf("class: anchor\n  capabilities: [mediator]\n  operator: {pubkey: %q}\n  relays: [%q]\n", key, relay.url))
+		edit(t, dir, "  relay:\n", fmt.Sprintf("  relay:\n    publicUrls: [%q]\n", "ws://"+addr))
+		edit(t, dir, "    enrolment: closed\n", "    enrolment: "+enrolment+"\n    descriptorPow: 1\n")
+		operators[up(t, dir, "--listen", addr).did(t)] = key
+	}
+	anchor(101, "open")
+	anchor(101, "open")
+	anchor(102, "open")
+	anchor(103, "closed")
+	until(t, "the relay knows the anchors", time.Minute, func() bool {
+		out, _ := run(t, "", "req", "--relay", relay.url, `{"kinds":[11801],"#c":["mediator"]}`)
+		return strings.Count(out, `"kind":11801`) == 4
+	})
+	leafDir, senderDir := newDir(t), newDir(t)
+	for dir, class := range map[string]string{leafDir: "leaf", senderDir: "edge"} {
+		mustRun(t, "", "--dir", dir, "init", "--listen", "127.0.0.1:0")
+		edit(t, dir, "class: edge\n", fmt.Sprintf("class: %s\n  relays: [%q]\n", class, relay.url))
+		edit(t, dir, "    enrolment: closed\n", "    enrolment: closed\n    descriptorPow: 1\n")
+	}
+	leaf, sender := up(t, leafDir), up(t, senderDir)
+	mediators := func() (dids []string) {
+		var d struct {
+			Mediators []struct {
+				DID    string
+				Served bool
+			}
+		}
+		out, _ := run(t, "", "--dir", leafDir, "--json", "net", "doctor")
+		if json.Unmarshal([]byte(out), &d) != nil {
+			return nil
+		}
+		for _, m := range d.Mediators {
+			if m.Served {
+				dids = append(dids, m.DID)
+			}
+		}
+		slices.Sort(dids)
+		return dids
+	}
+	var chosen []string
+	until(t, "two of distinct operators serve the leaf", time.Minute, func() bool {
+		chosen = mediators()
+		return len(chosen) == 2 && operators[chosen[0]] != operators[chosen[1]]
+	})
+	until(t, "the leaf is reached through them", time.Minute, func() bool {
+		p, _ := sender.pinged(t, leaf.did(t))
+		return p.OK && p.Carrier == "mediator"
+	})
+	leaf.stop(t)
+	leaf = up(t, leafDir)
+	until(t, "the same serve it again", time.Minute, func() bool { return slices.Equal(mediators(), chosen) })
+	leaf.stop(t)
 }

@@ -170,8 +170,8 @@ func (c *checker) class(s map[string]any) {
 		if len(list(s["endpoints"]))+len(list(s["shards"])) > 0 {
 			c.say("/spec/class", "a leaf has neither endpoints nor shards")
 		}
-		if len(list(s["mediators"])) == 0 {
-			c.say("/spec/class", "a leaf is reached through anchors: name them in spec.mediators")
+		if len(list(s["mediators"]))+len(list(s["relays"])) == 0 {
+			c.say("/spec/class", "a leaf is reached through anchors: name them in spec.mediators, or relays in spec.relays where they can be found")
 		}
 	}
 }
