@@ -292,7 +292,7 @@ func (h *Host) issue(eff mesh.IssueGrant) (mesh.Input, error) {
 	if err := h.cfg.Publish(h.ctx, e); err != nil {
 		return nil, fmt.Errorf("publish a grant: %w", err)
 	}
-	return mesh.GrantIssued(eff), nil
+	return mesh.GrantIssued{Subject: eff.Subject, Grant: eff.Grant, Event: e}, nil
 }
 
 // arm sets the alarm that mesh asked for.

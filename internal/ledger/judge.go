@@ -64,6 +64,7 @@ type exhibit struct {
 	receipts  []*Receipt
 	envelopes []*Envelope
 	events    []*nostr.Event
+	witnesses []*nostr.Event // by others: what a shard that the subject asserts must hold
 }
 
 // Judge checks a report as a reader does: does every artefact resolve, did the subject sign it, and does the
@@ -103,7 +104,21 @@ func (r *Report) examine(k Known) (*exhibit, error) {
 	case len(x.receipts)+len(x.envelopes)+len(x.events) == 0:
 		return nil, fault(EvidenceUnsigned, "nothing that the subject signed")
 	}
+	for _, w := range x.witnesses {
+		if !x.asserts(w) {
+			return nil, fault(EvidenceUnsigned, "event")
+		}
+	}
 	return x, nil
+}
+
+// asserts reports whether a claim of the subject's says that it holds an event of somebody else's.
+func (x *exhibit) asserts(w *nostr.Event) bool {
+	return slices.ContainsFunc(x.events, func(e *nostr.Event) bool {
+		c, err := identity.ParseCoverage(e)
+		return err == nil && c.Completeness == identity.Asserted && c.Filter.Matches(w) && w.CreatedAt >= c.Since &&
+			(c.Until == 0 || w.CreatedAt <= c.Until) && w.CreatedAt <= c.FingerprintAt
+	})
 }
 
 func (r *Report) admit(x *exhibit, a Artefact, k Known) error {
@@ -162,8 +177,11 @@ func (r *Report) admitEvent(x *exhibit, a Artefact, k Known) error {
 		return fault(EvidenceMissing, "event")
 	case e.ID != a.Digest:
 		return fault(EvidenceHash, "event")
-	case e.PubKey != r.Subject || !identity.Verify(e.PubKey, e.ID, e.Sig):
+	case !identity.Verify(e.PubKey, e.ID, e.Sig):
 		return fault(EvidenceUnsigned, "event")
+	case e.PubKey != r.Subject:
+		x.witnesses = append(x.witnesses, e)
+		return nil
 	}
 	x.events = append(x.events, e)
 	return nil
@@ -223,8 +241,11 @@ func (r *Report) follows(x *exhibit) error {
 // claimOf finds the receipt that the report's claimed lines speak of, nil for a report of silence.
 func (r *Report) claimOf(x *exhibit) (*Receipt, error) {
 	if len(x.receipts) == 0 {
-		if len(r.Claimed) > 0 {
+		switch {
+		case len(r.Claimed) > 0:
 			return nil, fault(ClaimMismatch, "claims without a receipt")
+		case !r.wasThere(x):
+			return nil, fault(DoesNotFollow, "silence, and nothing that the subject delivered in these windows")
 		}
 		return nil, nil
 	}
@@ -238,6 +259,18 @@ func (r *Report) claimOf(x *exhibit) (*Receipt, error) {
 		}
 	}
 	return nil, fault(ClaimMismatch, "no receipt says so")
+}
+
+// wasThere reports whether the subject signed a hop in the windows of the report: of a node that nobody heard no silence can be told.
+func (r *Report) wasThere(x *exhibit) bool {
+	skew := spec.C().Window.SkewSeconds
+	from, until := Window{r.First, x.frame.Window}.Start()-skew, Window{r.Last, x.frame.Window}.End()+skew
+	for _, e := range x.envelopes {
+		if slices.ContainsFunc(e.Path, func(h Hop) bool { return h.Node == r.Subject && h.At >= from && h.At < until }) {
+			return true
+		}
+	}
+	return false
 }
 
 // structural are the findings that the artefacts show by themselves.
@@ -269,6 +302,10 @@ func (x *exhibit) structural() []Structural {
 			desc = append(desc, e)
 		case e.Kind == spec.KindHeartbeat:
 			beat = append(beat, e)
+		case e.Kind == spec.KindCoverage:
+			if len(x.witnesses) > 0 { // each lies in an asserted shard
+				out = append(out, SelfMisreport)
+			}
 		case x.grant != nil && !InScope(x.grant.Scopes, Push, e):
 			out = append(out, OutsideScope)
 		}

@@ -30,7 +30,7 @@ type ackBody struct {
 // have to be sent when the budget is gone, and by an end that never had a session.
 func load(m *spec.MessageSpec, octets, envelopes int64, out bool) ledger.Counters {
 	c := ledger.Counters{}
-	if m.Name == "refuse" {
+	if m.Name == "refuse" || m.Name == "decline" {
 		return c
 	}
 	if out {
@@ -83,8 +83,8 @@ func (t *turn) meterIn(p *peer, in Received, m *spec.MessageSpec) (window int64,
 	}
 	b, known := open(&p.Measured, g, w)
 	c := load(m, in.Octets, in.Envelopes, false)
-	over := exceeds(p.limits(w), b.Counters, c)
-	b.Counters.Add(c)
+	over := exceeds(p.allowed(w), b.Counters, c)
+	t.meter(b, c)
 	t.account(p, known)
 	if over != "" {
 		t.do(Tell{Peer: p.Key, What: "over-budget", Window: w.Epoch, Code: spec.CodeOverBudget, Detail: string(over)})
@@ -99,6 +99,8 @@ var answers = map[spec.MessageType][]spec.MessageType{
 	spec.MsgSyncFrame:     {spec.MsgSyncOpen, spec.MsgSyncFrame},
 	spec.MsgSyncDeliver:   {spec.MsgSyncWant},
 	spec.MsgSyncDelivered: {spec.MsgSyncDeliver},
+
+	spec.MsgStandingAnswer: {spec.MsgStandingQuery},
 }
 
 // answered takes the oldest message that an answer belongs to out of doubt.
@@ -134,11 +136,11 @@ func (t *turn) sending(in Sending) {
 	g, w := p.Issued.at(in.Created, t.now)
 	b, known := open(&p.Measured, g, w)
 	c := load(m, in.Octets, in.Envelopes, true)
-	if over := exceeds(p.limits(w), b.Counters, c); over != "" {
+	if over := exceeds(p.allowed(w), b.Counters, c); over != "" {
 		t.do(Withhold{Code: spec.CodeOverBudget, Limit: over, Until: w.End()})
 		return
 	}
-	b.Counters.Add(c)
+	t.meter(b, c)
 	t.account(p, known)
 	t.do(Permit{Window: w.Epoch, Grant: g.ID})
 }
@@ -233,7 +235,7 @@ func (t *turn) connected(in Connected) {
 	case in.Inbound && p.showedGrant():
 		g, w := p.Issued.at(in.Created, t.now)
 		b, known := open(&p.Measured, g, w)
-		b.Counters.Add(oneSession)
+		t.meter(b, oneSession)
 		t.account(p, known)
 	case !in.Inbound && len(p.Held) > 0:
 		if !p.Dialling { // nobody asked before
@@ -253,9 +255,10 @@ func (t *turn) found(in Found) {
 	}
 	g, w := p.Issued.at(in.Created, t.now)
 	t.do(Tell{Peer: p.Key, What: "finding", Window: w.Epoch, Severity: in.Finding.Price(), Detail: string(in.Finding) + " " + in.Detail})
-	t.close(p, find(&p.Measured, g, w), ledger.Evaluation{}, in.Finding)
+	t.close(p, find(&p.Measured, g, w), ledger.Evaluation{}, in.Evidence, in.Finding)
 	t.save(p, false)
 	t.refresh(p)
+	t.pursue(p)
 }
 
 // fault counts a message that could not be used, and tells its sender, who counts it too.
@@ -263,7 +266,7 @@ func (t *turn) fault(p *peer, thread string, code spec.Code) {
 	if len(p.Issued) > 0 {
 		g, w := p.Issued.at(t.now, t.now)
 		b, known := open(&p.Measured, g, w)
-		b.Counters.Add(ledger.Counters{spec.CounterErrors: 1})
+		t.meter(b, ledger.Counters{spec.CounterErrors: 1})
 		t.account(p, known)
 	}
 	t.do(SendProblem{To: p.Key, Thread: thread, Code: code, Created: t.now})
@@ -294,11 +297,18 @@ func (t *turn) problem(in Problem) {
 
 // taken counts the duplicates among events that the peer pushed.
 func (t *turn) taken(in Taken) {
-	if p := t.peers[in.Peer]; p != nil && in.Duplicate > 0 && !t.ours(in.Session) {
-		if b := lookup(p.Measured, in.Window); b != nil {
-			b.Counters.Add(ledger.Counters{spec.CounterDupsSent: in.Duplicate})
-			t.account(p, true)
-		}
+	p := t.peers[in.Peer]
+	if p == nil || t.ours(in.Session) {
+		return
+	}
+	b := lookup(p.Measured, in.Window)
+	if b == nil {
+		return
+	}
+	t.keepSample(p, b, in.Sample)
+	if in.Duplicate > 0 {
+		t.meter(b, ledger.Counters{spec.CounterDupsSent: in.Duplicate})
+		t.account(p, true)
 	}
 }
 
@@ -449,9 +459,14 @@ func (t *turn) lateReceipt(p *peer, r *ledger.Receipt) {
 func (t *turn) badReceipt(p *peer, b *book, in Received, err error) {
 	if found, ok := ledger.StructuralOf(identity.CodeOf(err)); ok {
 		t.do(Tell{Peer: p.Key, What: "finding", Window: b.Window.Epoch, Severity: found.Price(), Detail: err.Error()})
-		t.close(p, b, ledger.Evaluation{}, found)
+		shown := []Exhibit{{ledger.EvidenceReceipt, in.Body}}
+		if b.Last != nil {
+			shown = append(shown, Exhibit{ledger.EvidenceReceipt, b.Last.JSON()})
+		}
+		t.close(p, b, ledger.Evaluation{}, shown, found)
 		t.save(p, false)
 		t.refresh(p)
+		t.pursue(p)
 		return
 	}
 	t.fault(p, in.Thread, spec.CodeMalformed)
@@ -540,6 +555,7 @@ func (t *turn) sayGoodbye() {
 // wakeUp does what is due.
 func (t *turn) wakeUp() {
 	t.wake = 0
+	t.press()
 	for _, p := range t.sorted() {
 		t.receiptsDue(p)
 		t.windowsDue(p)
@@ -548,6 +564,7 @@ func (t *turn) wakeUp() {
 			t.save(p, false)
 		}
 		t.refresh(p)
+		t.pursue(p)
 		t.repeat(p)
 		if p.NextSync > 0 && p.NextSync <= t.now {
 			p.NextSync = 0
@@ -612,7 +629,7 @@ func (t *turn) windowsDue(p *peer) {
 		}
 		p.Settled = w.Epoch + 1
 		p.Measured = slices.DeleteFunc(p.Measured, func(b *book) bool { return b.Window.Epoch <= w.Epoch })
-		t.close(p, b, v)
+		t.close(p, b, v, nil)
 		t.save(p, false)
 	}
 }
@@ -629,13 +646,15 @@ func (t *turn) cameBack(p *peer, w ledger.Window, created int64) {
 	if p.Settled < w.Epoch {
 		t.windowsDue(p)
 		t.refresh(p)
+		t.pursue(p)
 	}
 }
 
-// close applies a window's outcome to the peer's standing.
-func (t *turn) close(p *peer, b *book, v ledger.Evaluation, found ...ledger.Structural) {
+// close applies a window's outcome to the peer's standing. shown is what proves structural findings.
+func (t *turn) close(p *peer, b *book, v ledger.Evaluation, shown []Exhibit, found ...ledger.Structural) {
 	next, move := t.cfg.Ladder.Close(p.Stands, v, t.now, found...)
 	p.Stands = next
+	p.capped()
 	p.Worst = p.Worst.Worse(move.Severity)
 	if v.Evaluated || len(found) > 0 {
 		c := WindowClose{Window: b.Window.Epoch, At: t.now, Severity: move.Severity.String(), Measured: b.Counters.Clone(), Limits: p.limits(b.Window)}
@@ -648,6 +667,9 @@ func (t *turn) close(p *peer, b *book, v ledger.Evaluation, found ...ledger.Stru
 		p.Reported = append(p.Reported, c)
 		p.Reported = p.Reported[max(0, len(p.Reported)-keptVerdicts):]
 		t.do(Tell{Peer: p.Key, What: "window-closed", Window: b.Window.Epoch, Severity: move.Severity, Detail: string(c.Limit)})
+	}
+	if move.Severity > spec.S0 {
+		t.complain(p, b, v, move.Severity, shown, found)
 	}
 	switch {
 	case move.Delete:
@@ -665,8 +687,9 @@ func (t *turn) due(p *peer) (at int64) {
 			at = max(s, t.now+1)
 		}
 	}
+	earliest(p.caseDue())
 	if p.Stage == ended {
-		return 0
+		return at
 	}
 	for _, b := range p.Used {
 		if b.Signing || p.Stage != active {

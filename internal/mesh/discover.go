@@ -75,8 +75,8 @@ func (t *turn) peersAsked(p *peer, in Received) {
 		return
 	}
 	b, known := open(&p.Measured, g, w)
-	over := exceeds(p.limits(w), b.Counters, peersQueryCost)
-	b.Counters.Add(peersQueryCost)
+	over := exceeds(p.allowed(w), b.Counters, peersQueryCost)
+	t.meter(b, peersQueryCost)
 	t.account(p, known)
 	var body peersQueryBody
 	switch err := json.Unmarshal(in.Body, &body); {

@@ -1,5 +1,5 @@
-// Package mesh is every fleet protocol as one pure state machine: peering, budget and
-// sync, a file each. Node.Step is its only door. It knows no socket, no ciphertext, no store and no clock:
+// Package mesh is every fleet protocol as one pure state machine: peering, budget, sync, complaint and
+// standing, a file each. Node.Step is its only door. It knows no socket, no ciphertext, no store and no clock:
 // inputs carry the time, effects ask the host to act, and the same inputs always make the same effects.
 package mesh
 
@@ -45,10 +45,11 @@ type GrantSeen struct {
 	Grant  *ledger.Grant
 }
 
-// GrantIssued answers IssueGrant: the grant is sealed, signed and published.
+// GrantIssued answers IssueGrant: the grant is sealed, signed and published. Event is what was published: a report lays it open.
 type GrantIssued struct {
 	Subject nostr.PubKey
 	Grant   *ledger.Grant
+	Event   *nostr.Event
 }
 
 // ReceiptSigned answers SignReceipt.
@@ -104,6 +105,8 @@ type Found struct {
 	Finding ledger.Structural
 	Created int64 // created_time of the message that showed it
 	Detail  string
+	// Evidence is what the peer signed that shows it, nil where nothing proves it to others.
+	Evidence []Exhibit
 }
 
 // Faulted says that a message of the peer's failed to parse or verify, or was answered with a problem report.
@@ -127,6 +130,7 @@ type Taken struct {
 	Window            int64 // window that the deliver was metered in, as Permit said
 	Stored, Duplicate int64
 	Refused           int64
+	Sample            json.RawMessage // one of the envelopes, a small one
 }
 
 // Fate says what the peer told us of the events of one deliver that we sent.

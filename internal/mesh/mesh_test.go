@@ -1,7 +1,7 @@
 package mesh
 
 import (
-	"crypto/sha256"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"testing"
@@ -23,6 +23,11 @@ type pair struct {
 	syncs []StartSync
 	serve []ServeSync
 	drop  func(Send) bool // messages that get lost
+	sent  []Send
+
+	reports   []*nostr.Event // published
+	unable    bool           // to publish
+	retracted []nostr.ID
 }
 
 type end struct {
@@ -56,7 +61,9 @@ func newPair(t *testing.T, change ...func(*Config)) *pair {
 	return w
 }
 
-func protocols() []string { return []string{spec.PIURIPeering, spec.PIURIBudget, spec.PIURISync} }
+func protocols() []string {
+	return []string{spec.PIURIPeering, spec.PIURIBudget, spec.PIURISync, spec.PIURIComplaint, spec.PIURIStanding}
+}
 
 func (w *pair) a() *end { return w.nodes[w.order[0]] }
 func (w *pair) b() *end { return w.nodes[w.order[1]] }
@@ -77,9 +84,16 @@ func (w *pair) step(e *end, in Input) (answers []Effect) {
 			w.tells = append(w.tells, eff)
 		case IssueGrant:
 			g := *eff.Grant
-			g.ID = sha256.Sum256(fmt.Append(nil, e.key, g.CreatedAt, g.Limits))
+			sealed, err := ledger.Seal(e.agent, &g, rand.Reader)
+			if err != nil {
+				w.t.Fatal(err)
+			}
 			e.grants[g.ID] = &g
-			queue = append(queue, e.node.Step(w.now, GrantIssued{Subject: eff.Subject, Grant: &g})...)
+			queue = append(queue, e.node.Step(w.now, GrantIssued{Subject: eff.Subject, Grant: &g, Event: sealed})...)
+		case PublishReport:
+			queue = append(queue, e.node.Step(w.now, w.publish(e, eff))...)
+		case RetractReport:
+			w.retracted = append(w.retracted, eff.Event)
 		case SignReceipt:
 			r := *eff.Receipt
 			sig, err := e.agent.Sign(r.Link())
@@ -105,6 +119,7 @@ func (w *pair) step(e *end, in Input) (answers []Effect) {
 
 func (w *pair) deliver(from *end, s Send) {
 	w.t.Helper()
+	w.sent = append(w.sent, s)
 	if w.drop != nil && w.drop(s) {
 		return
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"fleetmesh.org/fleetmesh/internal/ledger"
+	"fleetmesh.org/fleetmesh/internal/strain"
 	"fleetmesh.org/fleetmesh/nostr"
 	"fleetmesh.org/fleetmesh/spec"
 )
@@ -43,6 +44,8 @@ type Config struct {
 	Serve      []json.RawMessage // filters that a peer may pull within; empty: none
 	Seed       [32]byte          // of message and thread ids; fresh for each process
 	Ladder     Ladder            // zero: the ledger's
+	Standing   StandingPolicy    // which questions about others are answered
+	Capacity   strain.Counts     // totals of a window that the operator declares, nil: none
 }
 
 // Ladder is the arithmetic that windows are priced with. A nil function is the ledger's; the simulator plants bugs here.
@@ -56,8 +59,13 @@ type Node struct {
 	cfg     Config
 	peers   map[nostr.PubKey]*peer
 	threads map[string]*session // syncs under way, by thread
+	voices  map[nostr.PubKey]*voice
 	serial  uint64
 	wake    int64 // what the last WakeAt asked for
+
+	load   weight
+	shed   shedding
+	stress strain.Record
 }
 
 // New makes a node without peers.
@@ -71,13 +79,21 @@ func New(cfg Config) *Node {
 	if cfg.Ladder.Close == nil {
 		cfg.Ladder.Close = ledger.Standing.Close
 	}
-	return &Node{cfg: cfg, peers: map[nostr.PubKey]*peer{}, threads: map[string]*session{}}
+	return &Node{cfg: cfg, peers: map[nostr.PubKey]*peer{}, threads: map[string]*session{}, voices: map[nostr.PubKey]*voice{}}
 }
 
 const (
-	peerKey  = "peer/"
-	booksKey = "books/"
+	peerKey   = "peer/"
+	booksKey  = "books/"
+	caseKey   = "case/"
+	proofKey  = "grants/"
+	sampleKey = "envelope/"
+	voiceKey  = "voice/"
+	shedKey   = "capacity/"
+	stressKey = "strain/"
 )
+
+func errForeign(key nostr.PubKey) error { return fmt.Errorf("the record is of %s", key) }
 
 // Restore takes the newest record of each key, as Persist wrote it. Keys of no kind known here are an error: a newer build wrote
 // them.
@@ -89,6 +105,14 @@ func (n *Node) Restore(records map[string]json.RawMessage) error {
 			err = n.restorePeer(name, records[key])
 		case booksKey:
 			err = n.restoreBooks(name, records[key])
+		case caseKey, proofKey, sampleKey:
+			err = n.restoreBeside(kind+"/", name, records[key])
+		case voiceKey:
+			err = n.restoreVoice(name, records[key])
+		case shedKey:
+			err = n.restoreShed(records[key])
+		case stressKey:
+			err = n.restoreStress(records[key])
 		default:
 			err = errors.New("a record that this build does not know")
 		}
@@ -105,10 +129,35 @@ func (n *Node) restorePeer(name string, record json.RawMessage) error {
 		return err
 	}
 	if p.Key.String() != name {
-		return fmt.Errorf("the record is of %s", p.Key)
+		return errForeign(p.Key)
 	}
 	n.peers[p.Key] = p
 	return nil
+}
+
+// restoreBeside takes up what is kept of a peer beside its own record.
+func (n *Node) restoreBeside(kind, name string, record json.RawMessage) error {
+	key, err := nostr.ParsePubKey(name)
+	if err != nil {
+		return err
+	}
+	p := n.peers[key]
+	if p == nil {
+		return nil // of nobody
+	}
+	switch kind {
+	case caseKey:
+		return json.Unmarshal(record, &p.Cases)
+	case proofKey:
+		var list proofs
+		err = json.Unmarshal(record, &list)
+		p.Proofs = list.Grants
+	case sampleKey:
+		var list samples
+		err = json.Unmarshal(record, &list)
+		p.Samples = list.List
+	}
+	return err
 }
 
 // restoreBooks takes up the accounts with a peer. What was counted last may be missing from them, so they are in doubt until the other end
@@ -119,7 +168,7 @@ func (n *Node) restoreBooks(name string, record json.RawMessage) error {
 		return err
 	}
 	if b.Key.String() != name {
-		return fmt.Errorf("the record is of %s", b.Key)
+		return errForeign(b.Key)
 	}
 	p := n.peers[b.Key]
 	if p == nil {
@@ -182,9 +231,31 @@ func (n *Node) Step(now time.Time, in Input) []Effect {
 		t.fate(in)
 	case SyncEnded:
 		t.syncEnded(in)
+	default:
+		t.stepMore(in)
 	}
 	t.schedule()
 	return t.effects
+}
+
+// stepMore takes the inputs of the protocols about conduct, and those of the operator.
+func (t *turn) stepMore(in Input) {
+	switch in := in.(type) {
+	case WithdrawComplaint:
+		t.withdraw(in)
+	case ReportPublished:
+		t.reportPublished(in)
+	case ReportJudged:
+		t.reportJudged(in)
+	case AskStanding:
+		t.askStanding(in)
+	case QueryEnded:
+		t.queryEnded(in)
+	case Amend:
+		t.amend(in)
+	case Stressed:
+		t.stressed(in)
+	}
 }
 
 // turn is one Step: the node, the time, and the effects so far.
@@ -241,6 +312,11 @@ func (t *turn) schedule() {
 			at = due
 		}
 	}
+	if t.shed.Engaged > 0 { // it may be released when the window turns
+		if due := ledger.WindowAt(t.now, t.cfg.Window).End(); at == 0 || due < at {
+			at = due
+		}
+	}
 	if at != 0 && at != t.wake {
 		t.wake = at
 		t.do(WakeAt{At: at})
@@ -262,11 +338,16 @@ func (t *turn) received(in Received) {
 		return
 	}
 	if protocol.PIURI == spec.PIURISync || protocol.PIURI == spec.PIURIStanding {
-		if p == nil || len(p.Issued) == 0 || len(p.Held) == 0 || p.Stage == ended {
+		switch granted := p != nil && len(p.Issued) > 0 && len(p.Held) > 0 && p.Stage != ended; {
+		case granted && protocol.PIURI == spec.PIURISync:
+			t.syncMessage(p, in, m)
+		case granted:
+			t.standingMessage(p, in, m)
+		case in.Type == spec.MsgStandingQuery:
+			t.do(Send{To: in.From, Type: spec.MsgStandingDecline, ID: t.newID(), Thread: in.Thread, Body: struct{}{}})
+		default:
 			t.do(Withhold{Code: spec.CodeNotGranted})
-			return
 		}
-		t.syncMessage(p, in, m)
 		return
 	}
 	switch in.Type {
@@ -288,5 +369,11 @@ func (t *turn) received(in Received) {
 		t.receipt(p, in)
 	case spec.MsgBudgetReceiptAck:
 		t.receiptAck(p, in)
+	case spec.MsgComplaintNotice:
+		t.noticed(p, in)
+	case spec.MsgComplaintResponse:
+		t.response(p, in)
+	case spec.MsgComplaintWithdrawn:
+		t.withdrawn(p, in)
 	}
 }

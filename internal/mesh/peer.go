@@ -30,6 +30,11 @@ type peer struct {
 	Terms    []term        `json:",omitempty"` // of the grants of Issued, in their order
 	Cause    spec.Cause    `json:",omitempty"` // why the grant that is due amends
 	Reported []WindowClose `json:",omitempty"` // the last verdicts, newest last
+	Caps     ledger.Limits `json:",omitempty"` // that the operator set; the arithmetic stays below
+
+	Cases   docket   `json:"-"` // complaints, ours and the peer's
+	Proofs  []proof  `json:"-"` // the grants of Issued as they were published
+	Samples []sample `json:"-"` // what the peer delivered in windows that it has claimed nothing of
 
 	Revoked    bool   `json:",omitempty"` // by its holder: for good
 	Invitation string `json:",omitempty"` // of the peer's, to be named when we propose
@@ -89,6 +94,30 @@ func (p *peer) limits(w ledger.Window) ledger.Limits {
 		out = out.Clone()
 		for n, v := range p.Issued[i+1].Limits {
 			out[n] = max(out[n], v)
+		}
+	}
+	return out
+}
+
+// allowed is what a message of a window is let through by. It is what the window is priced by, but for a remedy, which is in force at once: who does not
+// know of it yet is refused, and is not charged for having asked.
+func (p *peer) allowed(w ledger.Window) ledger.Limits {
+	out := p.limits(w)
+	lower := func(l ledger.Limits) {
+		out = out.Clone()
+		for n, v := range out {
+			out[n] = min(v, l[n])
+		}
+	}
+	if p.Cause == spec.CauseRemedy || p.Stands.ZeroUntil > 0 {
+		lower(p.Stands.Limits)
+	}
+	for i, g := range p.Issued {
+		if g.CreatedAt+spec.C().Window.SkewSeconds <= w.Start() || i >= len(p.Terms) {
+			break
+		}
+		if p.Terms[i].Remedy {
+			lower(g.Limits)
 		}
 	}
 	return out

@@ -7,6 +7,7 @@ import (
 
 	"fleetmesh.org/fleetmesh/internal/identity"
 	"fleetmesh.org/fleetmesh/internal/ledger"
+	"fleetmesh.org/fleetmesh/internal/strain"
 	"fleetmesh.org/fleetmesh/nostr"
 	"fleetmesh.org/fleetmesh/spec"
 )
@@ -192,6 +193,10 @@ func (t *turn) proposed(in Received) {
 		return
 	}
 	p.PeerWants = body.Want
+	if _, ok := t.begins(p); !ok && p.Stands.Limits == nil {
+		t.decline(p, in, spec.CodePolicy, "") // what others found weighs enough
+		return
+	}
 	if p.Stage == asked && t.cfg.Self.String() < p.Key.String() {
 		return // both proposed at once: the proposal of the lower key stands, so that there is one thread
 	}
@@ -225,6 +230,9 @@ func (t *turn) welcome(p *peer, body *proposeBody, invited bool) (spec.Code, str
 	if p.Worst == spec.S4 {
 		return spec.CodeRevoked, "this key is revoked here"
 	}
+	if t.sheds(strain.RefusePeerings) && p.Stands.Limits == nil {
+		return spec.CodeCapacityExceeded, "this node is near what its operator declared; ask later"
+	}
 	if p.Added || invited {
 		return "", ""
 	}
@@ -243,10 +251,7 @@ func (t *turn) welcome(p *peer, body *proposeBody, invited bool) (spec.Code, str
 // issue opens our grant to the peer: at its tier's opening, in scope of what is served and what we want of it.
 func (t *turn) issue(p *peer) {
 	if p.Stands.Limits == nil {
-		p.Stands = ledger.NewStanding(spec.TierProbation)
-		if p.Seed != "" {
-			p.Stands = ledger.Standing{Tier: p.Seed, Limits: ledger.Seeded(p.Seed)}
-		}
+		p.Stands, _ = t.begins(p)
 	}
 	t.write(p)
 }
@@ -265,9 +270,12 @@ func (t *turn) refresh(p *peer) {
 	if g == nil || p.Issuing || p.Stage != active {
 		return
 	}
-	same := g.Tier == p.Stands.Tier && slices.Equal(scopeLines(g.Scopes), scopeLines(t.scopes(p))) && g.Limits.Equal(p.Stands.Limits.Clamp(p.Stands.Tier)) && g.Expiration-t.now > renewSeconds
+	same := g.Tier == p.Stands.Tier && slices.Equal(scopeLines(g.Scopes), scopeLines(t.scopes(p))) && g.Limits.Equal(t.target(p)) && g.Expiration-t.now > renewSeconds
 	if same || p.Cause != spec.CauseRemedy && !p.knowsCurrent() {
 		return
+	}
+	if p.Cause == "" && !g.Limits.Equal(t.target(p)) && t.sheds(strain.AmendDown) {
+		p.Cause = spec.CauseCapacity
 	}
 	t.write(p)
 }
@@ -347,7 +355,7 @@ func (t *turn) grant(p *peer) *ledger.Grant {
 	}
 	g := ledger.NewGrant(t.cfg.Self, p.Key, p.Stands.Tier, t.scopes(p), at)
 	g.Window = t.cfg.Window
-	g.Limits = p.Stands.Limits.Clamp(p.Stands.Tier)
+	g.Limits = t.target(p)
 	return g
 }
 
@@ -373,6 +381,7 @@ func (t *turn) grantIssued(in GrantIssued) {
 		return // the zero grant of a key that was revoked is for the public record
 	}
 	p.Issued, p.Issuing = p.Issued.push(in.Grant), false
+	t.keepProof(p, in.Grant, in.Event)
 	id := in.Grant.ID
 	cause := p.Cause
 	p.Cause, p.Tries = "", 0

@@ -73,6 +73,7 @@ type session struct {
 	peer  nostr.PubKey
 	ours  bool // we began it
 	shard string
+	query bool // a question of standing/1.0, and no sync
 
 	flight []inFlight // what we sent and got no answer to, oldest first
 }
@@ -109,16 +110,16 @@ func (t *turn) startIfActive(p *peer) {
 // the same events twice, and honest nodes would count each other's duplicates.
 func (t *turn) underWay(p *peer) *session {
 	for _, s := range t.threads {
-		if s.peer == p.Key {
+		if s.peer == p.Key && !s.query {
 			return s
 		}
 	}
 	return nil
 }
 
-// syncMessage meters a message of sync/1.0 or standing/1.0 and lets it through or not.
+// syncMessage meters a message of sync/1.0 and lets it through or not.
 func (t *turn) syncMessage(p *peer, in Received, m *spec.MessageSpec) {
-	if in.Type != spec.MsgSyncOpen && t.threads[in.Thread] == nil && m.Name != "query" {
+	if s := t.threads[in.Thread]; in.Type != spec.MsgSyncOpen && s == nil || s != nil && s.query {
 		t.stray(p, in)
 		return
 	}

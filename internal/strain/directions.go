@@ -131,3 +131,31 @@ func (r Record) Directions() []Direction {
 	slices.SortFunc(out, func(a, b Direction) int { return cmp.Or(cmp.Compare(a.Side, b.Side), cmp.Compare(a.Name, b.Name)) })
 	return out
 }
+
+// Tally is what is remembered of one direction, as it is kept on disk.
+type Tally struct {
+	Side   Side       `json:"side"`
+	Name   string     `json:"name"`
+	Events int64      `json:"events"`
+	Weight spec.Ratio `json:"weight"` // of the best tier behind it
+	Last   int64      `json:"last"`   // unix seconds
+}
+
+// Tallies lists the record in the order of Directions.
+func (r Record) Tallies() []Tally {
+	out := make([]Tally, 0, len(r.seen))
+	for _, d := range r.Directions() {
+		t := r.seen[d]
+		out = append(out, Tally{d.Side, d.Name, t.events, t.weight, t.last})
+	}
+	return out
+}
+
+// RecordOf is the record that Tallies listed.
+func RecordOf(list []Tally) Record {
+	r := Record{seen: make(map[Direction]tally, len(list))}
+	for _, t := range list {
+		r.seen[Direction{t.Side, t.Name}] = tally{t.Events, t.Weight, t.Last}
+	}
+	return r
+}
