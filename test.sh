@@ -32,11 +32,12 @@ fi
 
 step "what the tests need beside Go"
 # Foreign clients (nodejs, npm), the exports' own checkers (systemd, cloud-init, docker-compose), network namespaces
-# (iproute2), libsecp256k1 to compare verdicts with.
+# (iproute2), a PostgreSQL, libsecp256k1 to compare verdicts with.
 missing=
 for need in npm:npm node:nodejs systemd-analyze:systemd cloud-init:cloud-init docker-compose:docker-compose ip:iproute2 gcc:gcc; do
   command -v "${need%%:*}" >/dev/null || missing="$missing ${need##*:}"
 done
+ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing="$missing postgresql"
 [ -e /usr/include/secp256k1_schnorrsig.h ] || missing="$missing libsecp256k1-dev"
 if [ -n "$missing" ]; then
   if command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then

@@ -14,7 +14,7 @@ import (
 )
 
 type importCmd struct {
-	File     string `arg:"" optional:"" help:"JSONL file; stdin if absent or -." default:"-"`
+	File     string `arg:"" optional:"" help:"JSONL file, or the database of a nostr-rs-relay; stdin if absent or -." default:"-"`
 	NoVerify bool   `help:"Trust the signatures: for a dump that you made yourself."`
 }
 
@@ -24,7 +24,8 @@ are counted and named, and the rest goes on. Works on a running node and on a st
 
 Examples:
   strfry export | meshnode import
-  meshnode import backup.jsonl`
+  meshnode import backup.jsonl
+  meshnode import /var/lib/nostr-rs-relay/nostr.db   # read only; the relay may be running`
 }
 
 // importBatch is how many lines go to the store together.
@@ -64,16 +65,7 @@ func (c *importCmd) open(a *app) (io.ReadCloser, int64, error) {
 	if c.File == "-" {
 		return io.NopCloser(a.in), 0, nil
 	}
-	f, err := os.Open(c.File)
-	if err != nil {
-		return nil, 0, err
-	}
-	fi, err := f.Stat()
-	if err != nil {
-		f.Close()
-		return nil, 0, err
-	}
-	return f, fi.Size(), nil
+	return daemon.OpenDump(a.ctx, c.File)
 }
 
 // feed reads lines and offers them in batches, with progress.

@@ -123,8 +123,9 @@ type Limits struct {
 
 // StorageSpec says where events are kept and how much of them.
 type StorageSpec struct {
-	Engine   string `yaml:"engine"`
-	Path     string `yaml:"path"`
+	Engine   string `yaml:"engine"`             // eventlog, sqlite or postgres
+	Path     string `yaml:"path"`               // eventlog: a directory; sqlite: a file; in the node directory unless absolute
+	DSN      string `yaml:"dsn,omitempty"`      // postgres: where the database is, as libpq writes it; the password may stand in PGPASSWORD or ~/.pgpass
 	MaxBytes int64  `yaml:"maxBytes,omitempty"` // 0: no quota
 }
 
@@ -201,15 +202,7 @@ func (c *Config) check() error {
 	if !slices.Contains([]string{"anchor", "edge", "leaf"}, s.Class) {
 		bad("spec.class is %q, want anchor, edge or leaf", s.Class)
 	}
-	if s.Storage.Engine != "eventlog" {
-		bad("spec.storage.engine is %q, want eventlog", s.Storage.Engine)
-	}
-	if s.Storage.Path == "" {
-		bad("spec.storage.path is empty")
-	}
-	if s.Storage.MaxBytes < 0 {
-		bad("spec.storage.maxBytes is negative")
-	}
+	errs = append(errs, s.Storage.check()...)
 	if !slices.Contains([]string{"closed", "invitation", "pow", "open"}, s.Federation.Enrolment) {
 		bad("spec.federation.enrolment is %q, want closed, invitation, pow or open", s.Federation.Enrolment)
 	}
@@ -269,6 +262,36 @@ func (s *Spec) checkIdentity() (errs []error) {
 		}
 	}
 	return append(errs, s.checkShards()...)
+}
+
+// The storage engines.
+const (
+	EventLog = "eventlog"
+	SQLite   = "sqlite"
+	Postgres = "postgres"
+)
+
+func (s *StorageSpec) check() (errs []error) {
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	switch s.Engine {
+	case EventLog, SQLite:
+		if s.Path == "" {
+			bad("spec.storage.path is empty")
+		}
+		if s.DSN != "" {
+			bad("spec.storage.dsn is for the engine postgres; %s has spec.storage.path", s.Engine)
+		}
+	case Postgres:
+		if s.DSN == "" {
+			bad("spec.storage.dsn is empty; the engine postgres needs one such as postgres://fleet@127.0.0.1/fleet")
+		}
+	default:
+		bad("spec.storage.engine is %q, want %s, %s or %s", s.Engine, EventLog, SQLite, Postgres)
+	}
+	if s.MaxBytes < 0 {
+		bad("spec.storage.maxBytes is negative")
+	}
+	return errs
 }
 
 func (s *Spec) checkShards() (errs []error) {

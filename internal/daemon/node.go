@@ -63,6 +63,7 @@ type node struct {
 	trail   *trail.Book // what left
 	started time.Time
 	quit    context.CancelFunc
+	hearing sync.WaitGroup // of other faces of the database
 	log     *slog.Logger
 	live    *manifests // what meshctl declares
 	seeds   []Seed     // where to look for other nodes
@@ -95,7 +96,7 @@ func Run(ctx context.Context, opt Options) error {
 	}
 	defer ln.Close()
 	n.url = faceURL(ln.Addr())
-	if n.store, err = openStore(opt.Dir, n.cfg, append([]string{n.url}, n.cfg.Spec.Relay.PublicURLs...), n.log); err != nil {
+	if n.store, err = openStore(ctx, opt.Dir, n.cfg, append([]string{n.url}, n.cfg.Spec.Relay.PublicURLs...), n.log); err != nil {
 		return err
 	}
 	defer n.store.Close()
@@ -184,6 +185,10 @@ func (n *node) serve(ctx context.Context, ln net.Listener, made bool) (err error
 	defer stop()
 	parts.Go(func() { n.seams.run(trusting, n) })
 	defer n.shutdown(server)
+	defer n.hearing.Wait()
+	if err := n.hear(ctx); err != nil {
+		return err
+	}
 	if err := n.fed.start(ctx); err != nil {
 		return err
 	}

@@ -9,12 +9,63 @@ import (
 
 	"fleetmesh.org/fleetmesh/internal/store"
 	"fleetmesh.org/fleetmesh/internal/store/eventlog"
+	"fleetmesh.org/fleetmesh/internal/store/postgres"
+	"fleetmesh.org/fleetmesh/internal/store/sqlite"
+	"fleetmesh.org/fleetmesh/internal/store/sqlstore"
 	"fleetmesh.org/fleetmesh/nostr"
 )
 
 // openStore opens the configured engine. urls are those under which a vanish request (NIP-62) can name this relay.
-func openStore(dir Dir, c *Config, urls []string, log *slog.Logger) (store.Store, error) {
-	return eventlog.Open(dir.Store(c), storeOptions(c, urls, log))
+func openStore(ctx context.Context, dir Dir, c *Config, urls []string, log *slog.Logger) (store.Store, error) {
+	tables := sqlstore.Options{OwnURLs: urls, MaxBytes: c.Spec.Storage.MaxBytes}
+	switch c.Spec.Storage.Engine {
+	case SQLite:
+		return some(sqlite.Open(ctx, dir.Store(c), tables))
+	case Postgres:
+		return some(postgres.Open(ctx, c.Spec.Storage.DSN, tables))
+	}
+	return some(eventlog.Open(dir.Store(c), storeOptions(c, urls, log)))
+}
+
+// some keeps a nil pointer from becoming a store.
+func some[S store.Store](s S, err error) (store.Store, error) {
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// hear passes on what other faces of the node's database store, until ctx ends.
+func (n *node) hear(ctx context.Context) error {
+	shared, ok := n.store.(*postgres.Store)
+	if !ok {
+		return nil
+	}
+	after, err := shared.LastSeq(ctx)
+	if err != nil {
+		return fmt.Errorf("follow the other faces of the database: %w", err)
+	}
+	live := func(events []*nostr.Event) {
+		if err := n.relay.Announce(ctx, events); err != nil && ctx.Err() == nil {
+			n.log.Warn("pass on what another face stored", "events", len(events), "err", err)
+		}
+	}
+	n.hearing.Go(func() {
+		_ = shared.Foreign(ctx, after, live, func(err error) { n.log.Warn("the database", "err", err) }) // it ends with ctx
+	})
+	return nil
+}
+
+// eventLog is a stopped node's event log, or says that its engine has other means.
+func eventLog(dir Dir) (*Config, error) {
+	c, err := LoadConfig(dir.Config())
+	if err != nil {
+		return nil, err
+	}
+	if e := c.Spec.Storage.Engine; e != EventLog {
+		return nil, fmt.Errorf("spec.storage.engine is %s: check and mend it with the database's own tools", e)
+	}
+	return c, nil
 }
 
 func storeOptions(c *Config, urls []string, log *slog.Logger) eventlog.Options {
@@ -47,7 +98,7 @@ func (c Checked) String() string {
 
 // CheckStore reads a stopped node's store whole, checks every checksum, and recounts every fingerprint.
 func CheckStore(ctx context.Context, dir Dir) (Checked, error) {
-	c, err := LoadConfig(dir.Config())
+	c, err := eventLog(dir)
 	if err != nil {
 		return Checked{}, err
 	}
@@ -60,7 +111,7 @@ func CheckStore(ctx context.Context, dir Dir) (Checked, error) {
 
 // RebuildStore makes all indexes of a stopped node's store anew from its log, and checks them.
 func RebuildStore(ctx context.Context, dir Dir) (Checked, error) {
-	c, err := LoadConfig(dir.Config())
+	c, err := eventLog(dir)
 	if err != nil {
 		return Checked{}, err
 	}

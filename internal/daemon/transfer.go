@@ -5,12 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"os"
 	"time"
 
 	"fleetmesh.org/fleetmesh/internal/control"
 	"fleetmesh.org/fleetmesh/internal/policy"
 	"fleetmesh.org/fleetmesh/internal/store"
+	"fleetmesh.org/fleetmesh/internal/store/sqlite"
 	"fleetmesh.org/fleetmesh/nostr"
 )
 
@@ -160,6 +163,27 @@ type Offline struct {
 	seams    seams
 }
 
+// OpenDump opens a file of events to import: JSONL as it is, and the SQLite database of a nostr-rs-relay as if it were. size is what there is
+// to read, in octets.
+func OpenDump(ctx context.Context, path string) (lines io.ReadCloser, size int64, err error) {
+	database, err := sqlite.IsDatabase(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	if database {
+		return sqlite.ReadRelayDatabase(ctx, path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	fi, err := f.Stat()
+	if err != nil {
+		return nil, 0, errors.Join(err, f.Close())
+	}
+	return f, fi.Size(), nil
+}
+
 // OpenOffline opens a stopped node's store, making the node first if there is none. A running node holds the lock.
 func OpenOffline(dir Dir) (*Offline, error) {
 	if !dir.Exists() {
@@ -175,7 +199,7 @@ func OpenOffline(dir Dir) (*Offline, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := openStore(dir, c, c.Spec.Relay.PublicURLs, slog.New(slog.DiscardHandler))
+	s, err := openStore(context.Background(), dir, c, c.Spec.Relay.PublicURLs, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err
 	}

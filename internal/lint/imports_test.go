@@ -43,6 +43,10 @@ var table = []struct {
 	// 3 Ports: an interface, its in-memory form, and fenced adapters.
 	{"store", "nostr nostr/negentropy spec", false},
 	{"store/eventlog", "nostr nostr/negentropy spec store", false},
+	{"store/pgtest", "", false},
+	{"store/sqlstore", "nostr nostr/negentropy store", false},
+	{"store/sqlite", "store/sqlstore", false},
+	{"store/postgres", "nostr store/sqlstore", false},
 	{"store/storetest", "nostr nostr/negentropy spec store", false},
 	{"transport", "nostr spec", false},
 	{"transport/transporttest", "nostr spec transport", false},

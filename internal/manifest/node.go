@@ -4,7 +4,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 )
+
+// engines are the store engines that a node has.
+var engines = []string{"eventlog", "sqlite", "postgres"}
 
 // NodeConfig turns the MeshNode of a set, and what its GrantPolicies say about the face and strangers, into the configuration that a node
 // directory holds as node.yaml: aliases are written out, defaults filled in, and what is empty left out. refused
@@ -50,10 +54,12 @@ func NodeConfig(s Set) (config map[string]any, refused []Change) {
 	fill(relay, "listen", "127.0.0.1:7777")
 	fill(relay, "name", o.Name)
 	fill(storage, "engine", "eventlog")
-	fill(storage, "path", "store")
+	if text(storage["engine"]) != "postgres" {
+		fill(storage, "path", "store")
+	}
 	fill(fed, "enrolment", "closed")
-	if e := text(storage["engine"]); e != "eventlog" {
-		refused = append(refused, Change{Object: o.Ref(), Key: "spec.storage.engine", Action: Create, Effect: Refused, To: e, Why: "this node has the engine eventlog alone"})
+	if e := text(storage["engine"]); !slices.Contains(engines, e) {
+		refused = append(refused, Change{Object: o.Ref(), Key: "spec.storage.engine", Action: Create, Effect: Refused, To: e, Why: "this node has the engines " + strings.Join(engines, ", ")})
 	}
 	meta := map[string]any{"name": o.Name}
 	if l := object(object(o.value["metadata"])["labels"]); len(l) > 0 {

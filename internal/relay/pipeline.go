@@ -58,17 +58,26 @@ func (r *Relay) verifyLoop() {
 
 // admit asks the policies about a group together, answers those that are refused, and returns the others.
 func (r *Relay) admit(group []*offer) []*offer {
-	requests := make([]*policy.Request, len(group))
-	for i, o := range group {
-		requests[i] = &o.Request
+	requests := make([]*policy.Request, 0, len(group))
+	for _, o := range group {
+		if !o.held {
+			requests = append(requests, &o.Request)
+		}
 	}
+	answers := r.policy.AdmitAll(r.ctx, requests)
 	keep := group[:0]
-	for i, no := range r.policy.AdmitAll(r.ctx, requests) {
-		if no != nil {
-			r.settle(group[i], r.refuse(no))
+	for _, o := range group {
+		if o.held {
+			keep = append(keep, o)
 			continue
 		}
-		keep = append(keep, group[i])
+		no := answers[0]
+		answers = answers[1:]
+		if no != nil {
+			r.settle(o, r.refuse(no))
+			continue
+		}
+		keep = append(keep, o)
 	}
 	return keep
 }
@@ -175,13 +184,17 @@ func gatherBatches(ch <-chan []*offer, batch []*offer) []*offer {
 }
 
 // commit gives the batch to the store. Ephemeral events do not go there, so they
-// pass even when the store takes nothing.
+// pass even when the store takes nothing; nor do those that it holds already.
 func (r *Relay) commit(batch []*offer) []Verdict {
 	verdicts := make([]Verdict, len(batch))
 	events := make([]*nostr.Event, 0, len(batch))
 	at := make([]int, 0, len(batch))
 	now := r.now().Unix()
 	for i, o := range batch {
+		if o.held {
+			verdicts[i] = verdictOf(store.Stored)
+			continue
+		}
 		if o.event.Kind.IsEphemeral() {
 			verdicts[i] = verdictOf(store.Ephemeral)
 			r.m.Ephemeral.Add(1)

@@ -1,0 +1,77 @@
+// Package postgres is the event store in a PostgreSQL database, for those who outgrow one machine: several nodes serve one database,
+// and an event that one of them stores reaches the live subscriptions of all (LISTEN/NOTIFY).
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"fleetmesh.org/fleetmesh/internal/store/sqlstore"
+)
+
+// writersLock is the advisory lock that the one writer holds, over all faces of a database: arrival numbers follow the order of commits.
+const writersLock = 0x666c656574 // "fleet"
+
+// Store is a face of the database.
+type Store struct {
+	*sqlstore.Store
+	config *pgx.ConnConfig
+}
+
+// Open opens the store in a database, making its tables where there are none. url is a connection URL or a keyword string, as libpq takes
+// them; the password may come from PGPASSWORD or a password file.
+func Open(ctx context.Context, url string, opt sqlstore.Options) (*Store, error) {
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("read the database's address: %w", err) // pgx leaves the password out
+	}
+	if opt.Face == 0 {
+		opt.Face = newFace()
+	}
+	db := stdlib.OpenDB(*config)
+	db.SetMaxOpenConns(16)
+	db.SetMaxIdleConns(8)
+	s, err := sqlstore.Open(ctx, db, db, dialect(opt.Face), opt)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return &Store{Store: s, config: config}, nil
+}
+
+// newFace draws the number of a face; two that are equal would hide each other's events from their live subscriptions.
+func newFace() int64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // crypto/rand never fails
+	return int64(binary.BigEndian.Uint64(b[:]) >> 1)
+}
+
+func dialect(face int64) sqlstore.Dialect {
+	return sqlstore.Dialect{
+		Name: "postgres", Bytes: "BYTEA", Integer: "BIGINT", Numbered: true,
+		Lock: func(ctx context.Context, tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(writersLock))
+			return err
+		},
+		Committing: func(ctx context.Context, tx *sql.Tx, _, last uint64) error {
+			_, err := tx.ExecContext(ctx, `SELECT pg_notify($1, $2)`, channel, notice{face, last}.String())
+			return err
+		},
+		Size: func(ctx context.Context, db *sql.DB) (n int64, err error) {
+			err = db.QueryRowContext(ctx, `SELECT pg_database_size(current_database())`).Scan(&n)
+			return n, err
+		},
+		Full: func(err error) bool {
+			const diskFull = "53100"
+			var e *pgconn.PgError
+			return errors.As(err, &e) && e.Code == diskFull
+		},
+	}
+}
