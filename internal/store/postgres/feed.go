@@ -22,7 +22,9 @@ type notice struct {
 	last uint64
 }
 
-func (n notice) String() string { return strconv.FormatInt(n.face, 10) + " " + strconv.FormatUint(n.last, 10) }
+func (n notice) String() string {
+	return strconv.FormatInt(n.face, 10) + " " + strconv.FormatUint(n.last, 10)
+}
 
 func parseNotice(s string) (n notice, err error) {
 	face, last, ok := strings.Cut(s, " ")
