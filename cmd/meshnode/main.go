@@ -38,6 +38,7 @@ type cli struct {
 	Import importCmd `cmd:"" help:"Take events from a JSONL file or stdin (as strfry export writes them)." group:"events"`
 	Export exportCmd `cmd:"" help:"Write events as JSONL, oldest arrival first." group:"events"`
 	Sync   syncCmd   `cmd:"" help:"Reconcile with another relay (NIP-77): pull, push or both." group:"events"`
+	Bridge bridgeCmd `cmd:"" help:"Connect with ordinary relays by streams, as strfry's router does." group:"events"`
 	Event  eventCmd  `cmd:"" help:"Make, sign and publish one event." group:"events"`
 	Req    reqCmd    `cmd:"" help:"Query a relay, or follow it live." group:"events"`
 	Count  countCmd  `cmd:"" help:"Count events at a relay (NIP-45)." group:"events"`
@@ -53,6 +54,7 @@ type cli struct {
 	Known    knownCmd    `cmd:"" help:"The nodes that this one has heard of, and from where." group:"identity"`
 
 	Peer    peerCmd    `cmd:"" aliases:"peers" help:"Federate with other nodes." group:"federation"`
+	Left    leftCmd    `cmd:"" help:"To whom an event went, by which road and under which grant." group:"federation"`
 	Why     whyCmd     `cmd:"" help:"Why an event is here, or is not." group:"federation"`
 	Cluster clusterCmd `cmd:"" help:"Several real nodes on this machine: peered, fed, broken and audited." group:"federation"`
 	Sim     simCmd     `cmd:"" help:"Simulate a fleet: faulty network, crashes, adversaries and what they pay." group:"federation"`
@@ -150,6 +152,13 @@ func (a *app) print(v any, plain func(w io.Writer)) error {
 	}
 	_, err = fmt.Fprintf(a.out, "%s\n", text)
 	return err
+}
+
+// line writes a step as a JSON line.
+func (a *app) line(v any) {
+	if text, err := json.Marshal(v); err == nil {
+		fmt.Fprintf(a.out, "%s\n", text)
+	}
 }
 
 // call runs one method of the running node.

@@ -60,6 +60,7 @@ type node struct {
 	blobs   blobFace
 	foreign foreignWraps
 	seams   seams
+	bridges bridges
 	trail   *trail.Book // what left
 	started time.Time
 	quit    context.CancelFunc

@@ -21,18 +21,23 @@ type Sink interface {
 type StoreSink struct {
 	Store  store.Store
 	Policy policy.Policy    // nil lets everything in
+	Source policy.Source    // what the policy is told; zero means policy.FromSync
 	Now    func() time.Time // nil means time.Now
 }
 
 // Offer implements Sink. What the policy refuses is entered in the store's refused index.
 func (s *StoreSink) Offer(ctx context.Context, events []*nostr.Event) ([]store.Outcome, error) {
 	now := unixNow(s.Now)
+	source := s.Source
+	if source == policy.FromClient {
+		source = policy.FromSync
+	}
 	out := make([]store.Outcome, len(events))
 	admitted, at := make([]*nostr.Event, 0, len(events)), make([]int, 0, len(events))
 	var refusals []store.Refusal
 	for i, e := range events {
 		if s.Policy != nil {
-			req := &policy.Request{Event: e, Source: policy.FromSync, Now: now}
+			req := &policy.Request{Event: e, Source: source, Now: now}
 			if no := s.ask(ctx, req); no != nil {
 				if no.Prefix == policy.RateLimited || no.Prefix == policy.Error {
 					return nil, fmt.Errorf("policy: %s", no)

@@ -57,6 +57,7 @@ var table = []struct {
 	{"relay/relaytest", "nostr nostr/negentropy spec store policy relay", false},
 	{"blossom", "nostr spec policy", false},
 	{"gateway", "nostr nostr/negentropy spec store policy", false},
+	{"gateway/bridge", "nostr nostr/negentropy spec store policy trail gateway", false},
 	{"selftest", "nostr nostr/negentropy spec gateway", false},
 	{"host", "nostr nostr/negentropy spec didcomm didcomm/mediate identity ledger strain mesh store transport", false},
 	// 5 Operation.
@@ -66,7 +67,7 @@ var table = []struct {
 	{"manifest", "nostr spec control", false},
 	{"manifest/export", "spec manifest", false},
 	{"daemon", "*", false},
-	{"cmd/meshnode", "nostr spec identity ledger control cluster monitor manifest gateway selftest mesh sim daemon", false},
+	{"cmd/meshnode", "nostr spec identity ledger control cluster monitor manifest gateway gateway/bridge selftest mesh sim daemon", false},
 	{"cmd/meshctl", "spec control manifest manifest/export", false},
 }
 
