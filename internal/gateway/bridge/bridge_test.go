@@ -43,6 +43,13 @@ type network struct {
 	cuts  int
 	dials int
 	down  map[string]bool
+	fray  func() int // how many octets a new connection lives; 0: for ever
+}
+
+func (n *network) cutSoFar() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.cuts
 }
 
 func newNetwork() *network {
@@ -66,11 +73,40 @@ func (n *network) client() *http.Client {
 			return nil, ctx.Err()
 		}
 		n.mu.Lock()
+		defer n.mu.Unlock()
+		if n.fray != nil {
+			if octets := n.fray(); octets > 0 {
+				a = &frayed{Conn: a, n: n, left: octets}
+			}
+		}
 		n.conns[a] = host
-		n.mu.Unlock()
 		return a, nil
 	}}}
 }
+
+// frayed is a connection that breaks after so many octets, in the middle of whatever is under way.
+type frayed struct {
+	net.Conn
+	n    *network
+	mu   sync.Mutex
+	left int
+}
+
+func (f *frayed) spend(k int, err error) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	before := f.left
+	if f.left -= k; before > 0 && f.left <= 0 {
+		f.Conn.Close()
+		f.n.mu.Lock()
+		f.n.cuts++
+		f.n.mu.Unlock()
+	}
+	return k, err
+}
+
+func (f *frayed) Read(p []byte) (int, error)  { return f.spend(f.Conn.Read(p)) }
+func (f *frayed) Write(p []byte) (int, error) { return f.spend(f.Conn.Write(p)) }
 
 // cut ends all connections to a host, or to all if it is "".
 func (n *network) cut(host string) {
@@ -353,22 +389,27 @@ func TestCuts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork()
 		home, friend := n.relay(t, "home"), n.relay(t, "friend")
+		r := rand.New(rand.NewPCG(1, 2))
+		n.fray = func() int { return 1 + r.IntN(60_000) }
 		b := n.hub(t, home, t.TempDir(), nil)
 		ours, theirs := notes(events/2, "ours"), notes(events/2, "theirs")
 		apply(t, b, `streams { friends { dir = "both" urls = [ "ws://friend" ] } }`)
 		b.Start(t.Context())
-		r := rand.New(rand.NewPCG(1, 2))
 		left, right := ours, theirs
-		for n.cuts < cuts || len(left) > 0 {
-			k := min(len(left), 1+r.IntN(2*events/cuts))
+		for n.cutSoFar() < cuts {
+			k := min(len(left), 1+events/cuts)
 			home.add(t, left[:k]...)
 			friend.add(t, right[:k]...)
 			left, right = left[k:], right[k:]
-			if n.cuts < cuts {
-				time.Sleep(time.Duration(r.Int64N(int64(3 * time.Second))))
-				n.cut("")
-			}
+			rest(time.Second)
 		}
+		n.mu.Lock()
+		n.fray = nil
+		cut := n.cuts
+		n.mu.Unlock()
+		n.cut("")
+		home.add(t, left...)
+		friend.add(t, right...)
 		rest(10 * time.Minute)
 		all(t, true, home, theirs, "down")
 		all(t, true, friend, ours, "up")
@@ -377,7 +418,7 @@ func TestCuts(t *testing.T) {
 		for _, e := range ours {
 			more += friend.offered(e.ID) - 1
 		}
-		t.Logf("%d connections cut, %d dials; %d events were offered again because their OK was lost", n.cuts, n.dials, more)
+		t.Logf("%d connections cut, %d dials; %d events were offered again because their OK was lost", cut, n.dials, more)
 		b.Close()
 	})
 }
