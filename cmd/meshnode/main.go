@@ -29,6 +29,8 @@ type cli struct {
 	Init     initCmd     `cmd:"" help:"Make a node directory without starting it." group:"node"`
 	Status   statusCmd   `cmd:"" help:"What the running node is and does." group:"node"`
 	Watch    watchCmd    `cmd:"" help:"Audit the running node for a monitoring system: OK, WARNING or CRITICAL." group:"node"`
+	Doctor   machineCmd  `cmd:"" help:"Examine the node directory and the machine, running or not; each finding says what to do." group:"node"`
+	Migrate  migrateCmd  `cmd:"" help:"Bring a stopped node's directory to this build's version, in place." group:"node"`
 	Stop     stopCmd     `cmd:"" help:"Stop the running node; it says goodbye to its peers first." group:"node"`
 	Digest   digestCmd   `cmd:"" help:"The digest of the protocol's schema that this build speaks: 64 hex digits." group:"node"`
 	Selftest selftestCmd `cmd:"" help:"Probe every NIP that a relay advertises, over its socket." group:"node"`

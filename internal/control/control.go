@@ -11,6 +11,9 @@ import (
 // Protocol names the protocol and its version; the method "hello" answers it.
 const Protocol = "meshnode-control/1"
 
+// MaxPath is how many octets the path of a Unix socket may have everywhere.
+const MaxPath = 104
+
 // MaxLine bounds one object, in octets.
 const MaxLine = 64 << 20
 

@@ -31,8 +31,8 @@ type Server struct {
 // Listen makes the socket, of mode 0600, and serves until Close. A socket file left by a node that died is replaced; one
 // that answers is an error.
 func Listen(path string, methods map[string]Handler) (*Server, error) {
-	if len(path) > 104 {
-		return nil, fmt.Errorf("listen on the control socket %s: the path has %d bytes, a Unix socket takes 104: choose a shorter --dir", path, len(path))
+	if len(path) > MaxPath {
+		return nil, fmt.Errorf("listen on the control socket %s: the path has %d bytes, a Unix socket takes %d: choose a shorter --dir", path, len(path), MaxPath)
 	}
 	if conn, err := net.Dial("unix", path); err == nil {
 		conn.Close()

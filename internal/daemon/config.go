@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"net/url"
@@ -175,8 +176,16 @@ func LoadConfig(path string) (*Config, error) {
 // ParseConfig decodes a MeshNode manifest strictly and checks its values.
 func ParseConfig(text []byte) (*Config, error) {
 	c := new(Config)
-	if err := yaml.NewDecoder(bytes.NewReader(text), yaml.Strict()).Decode(c); err != nil {
+	d := yaml.NewDecoder(bytes.NewReader(text), yaml.Strict())
+	switch err := d.Decode(c); {
+	case errors.Is(err, io.EOF):
+		return nil, fmt.Errorf("it is empty, want a manifest that begins with apiVersion: %s and kind: %s; move it away, and meshnode init writes one with defaults", apiVersion, kindNode)
+	case err != nil:
 		return nil, errors.New(yaml.FormatError(err, false, true))
+	}
+	var more any
+	if err := d.Decode(&more); !errors.Is(err, io.EOF) {
+		return nil, errors.New("it holds more than one document, and a node has one: give the others to meshctl apply, and remove them here with their ---")
 	}
 	return c, c.check()
 }

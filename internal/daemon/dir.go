@@ -8,6 +8,7 @@ import (
 
 // Dir is a node directory: everything that one node keeps.
 //
+//	format          the version of the directory
 //	node.yaml       what the operator wants
 //	bootstrap.toml  where to look for other nodes first
 //	keys/           node.key, agreement.key, transport.key, mode 0600; and *.former, the keys that were rotated out

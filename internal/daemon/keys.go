@@ -60,6 +60,9 @@ func (d Dir) Provision(c *Config, p Provisioning) error {
 			return fmt.Errorf("write bootstrap.toml: %w", err)
 		}
 	}
+	if err := d.writeFormat(DirFormat); err != nil {
+		return err
+	}
 	if err := writeFile(d.Config(), c.YAML(), 0o644); err != nil {
 		return fmt.Errorf("write node.yaml: %w", err)
 	}

@@ -85,6 +85,13 @@ func Run(ctx context.Context, opt Options) error {
 			return err
 		}
 	}
+	migrated, err := opt.Dir.Migrate()
+	for _, m := range migrated {
+		opt.Log.Info("the node directory was brought to a newer version", "version", m.From+1, "what", m.What)
+	}
+	if err != nil {
+		return err
+	}
 	n := &node{opt: opt, log: opt.Log, started: time.Now()}
 	ctx, n.quit = context.WithCancel(ctx)
 	defer n.quit()

@@ -58,6 +58,9 @@ func (n *node) hear(ctx context.Context) error {
 
 // eventLog is a stopped node's event log, or says that its engine has other means.
 func eventLog(dir Dir) (*Config, error) {
+	if _, err := dir.Migrations(); err != nil {
+		return nil, err // of a newer build
+	}
 	c, err := LoadConfig(dir.Config())
 	if err != nil {
 		return nil, err

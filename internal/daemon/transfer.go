@@ -191,6 +191,9 @@ func OpenOffline(dir Dir) (*Offline, error) {
 			return nil, err
 		}
 	}
+	if _, err := dir.Migrate(); err != nil {
+		return nil, err
+	}
 	c, err := LoadConfig(dir.Config())
 	if err != nil {
 		return nil, err

@@ -53,6 +53,22 @@ func appendTo(path string) (journalFile, error) {
 	return os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 }
 
+// CheckJournal reads a journal whole and changes nothing. A torn end, which the next start cuts off, is no error.
+func CheckJournal(path string) error {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the journal: %w", err)
+	}
+	j := &Journal{live: map[string]json.RawMessage{}}
+	if _, err := j.replay(text); err != nil {
+		return fmt.Errorf("read the journal %s: %w", path, err)
+	}
+	return nil
+}
+
 func openJournal(path string, open func(string) (journalFile, error)) (*Journal, error) {
 	j := &Journal{path: path, open: open, live: map[string]json.RawMessage{}}
 	text, err := os.ReadFile(path)

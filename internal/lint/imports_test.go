@@ -67,7 +67,8 @@ var table = []struct {
 	{"manifest", "nostr spec control", false},
 	{"manifest/export", "spec manifest", false},
 	{"daemon", "*", false},
-	{"cmd/meshnode", "nostr spec identity ledger control cluster monitor manifest gateway gateway/bridge selftest mesh sim daemon", false},
+	{"doctor", "control monitor daemon", false},
+	{"cmd/meshnode", "nostr spec identity ledger control cluster monitor manifest gateway gateway/bridge selftest mesh sim daemon doctor", false},
 	{"cmd/meshctl", "spec control manifest manifest/export", false},
 }
 
