@@ -12,6 +12,7 @@ import (
 
 	"fleetmesh.org/fleetmesh/internal/daemon"
 	"fleetmesh.org/fleetmesh/internal/gateway/bridge"
+	"fleetmesh.org/fleetmesh/spec"
 )
 
 type bridgeCmd struct {
@@ -46,7 +47,7 @@ type bridgeFlags struct {
 
 func (f *bridgeFlags) params() (p daemon.BridgeParams, err error) {
 	if f.Config == "" && len(f.Relay) == 0 {
-		return p, &exit{2, "name a configuration with --config, or a relay with --relay"}
+		return p, &exit{spec.ExitUsage, "name a configuration with --config, or a relay with --relay"}
 	}
 	p = daemon.BridgeParams{Relays: f.Relay, Direction: f.Direction}
 	if p.Filter, err = rawFilter(f.Filter); err != nil {

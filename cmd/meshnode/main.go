@@ -37,13 +37,14 @@ type cli struct {
 	Bench    benchCmd    `cmd:"" help:"Measure this machine: bench verify." group:"node"`
 	Version  versionCmd  `cmd:"" help:"The version of this build." group:"node"`
 
-	Import importCmd `cmd:"" help:"Take events from a JSONL file or stdin (as strfry export writes them)." group:"events"`
-	Export exportCmd `cmd:"" help:"Write events as JSONL, oldest arrival first." group:"events"`
-	Sync   syncCmd   `cmd:"" help:"Reconcile with another relay (NIP-77): pull, push or both." group:"events"`
-	Bridge bridgeCmd `cmd:"" help:"Connect with ordinary relays by streams, as strfry's router does." group:"events"`
-	Event  eventCmd  `cmd:"" help:"Make, sign and publish one event." group:"events"`
-	Req    reqCmd    `cmd:"" help:"Query a relay, or follow it live." group:"events"`
-	Count  countCmd  `cmd:"" help:"Count events at a relay (NIP-45)." group:"events"`
+	Import  importCmd  `cmd:"" help:"Take events from a JSONL file or stdin (as strfry export writes them)." group:"events"`
+	Export  exportCmd  `cmd:"" help:"Write events as JSONL, oldest arrival first." group:"events"`
+	Sync    syncCmd    `cmd:"" help:"Reconcile with another relay (NIP-77): pull, push or both." group:"events"`
+	Bridge  bridgeCmd  `cmd:"" help:"Connect with ordinary relays by streams, as strfry's router does." group:"events"`
+	Gateway gatewayCmd `cmd:"" help:"Stand between an estate of your own relays and the mesh, as a process of its own." group:"federation"`
+	Event   eventCmd   `cmd:"" help:"Make, sign and publish one event." group:"events"`
+	Req     reqCmd     `cmd:"" help:"Query a relay, or follow it live." group:"events"`
+	Count   countCmd   `cmd:"" help:"Count events at a relay (NIP-45)." group:"events"`
 
 	Store storeCmd `cmd:"" help:"Look after the store of a stopped node." group:"store"`
 	Key   keyCmd   `cmd:"" help:"The node's keys." group:"identity"`

@@ -57,7 +57,9 @@ var table = []struct {
 	{"relay/relaytest", "nostr nostr/negentropy spec store policy relay", false},
 	{"blossom", "nostr spec policy", false},
 	{"gateway", "nostr nostr/negentropy spec store policy", false},
+	{"gateway/gatewaytest", "nostr spec store policy relay", false},
 	{"gateway/bridge", "nostr nostr/negentropy spec store policy trail gateway", false},
+	{"gateway/border", "nostr nostr/negentropy spec store policy trail gateway gateway/bridge", false},
 	{"selftest", "nostr nostr/negentropy spec gateway", false},
 	{"host", "nostr nostr/negentropy spec didcomm didcomm/mediate identity ledger strain mesh store transport", false},
 	// 5 Operation.
@@ -68,7 +70,7 @@ var table = []struct {
 	{"manifest/export", "spec manifest", false},
 	{"daemon", "*", false},
 	{"doctor", "control monitor daemon", false},
-	{"cmd/meshnode", "nostr spec identity ledger control cluster monitor manifest gateway gateway/bridge selftest mesh sim daemon doctor", false},
+	{"cmd/meshnode", "nostr spec identity ledger control cluster monitor manifest gateway gateway/bridge gateway/border selftest mesh sim daemon doctor", false},
 	{"cmd/meshctl", "spec control manifest manifest/export", false},
 }
 

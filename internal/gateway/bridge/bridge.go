@@ -31,6 +31,9 @@ type Options struct {
 	Only  []string         // of the configuration's relays only these; empty: all
 	Out   *policy.Seam     // asked before anything is sent, by whatever stream; nil lets all go
 	Trail *trail.Book      // remembers what was sent where; may be nil
+	Road  string           // as it stands in the trail; "" means "bridge"
+	// Taken is asked about events that came down from a relay and would be taken; a word keeps one out for good. nil takes all.
+	Taken func(ctx context.Context, relay string, events []*nostr.Event) []string
 	// Resync is how often a gap is looked for on a standing connection; 0: an hour.
 	Resync   time.Duration
 	Verifier nostr.Verifier // nil: nostr.NewVerifier()
@@ -75,6 +78,9 @@ func New(o Options) (*Bridge, error) {
 	}
 	if o.Resync == 0 {
 		o.Resync = time.Hour
+	}
+	if o.Road == "" {
+		o.Road = "bridge"
 	}
 	only := make([]string, len(o.Only))
 	for i, u := range o.Only {

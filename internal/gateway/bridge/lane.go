@@ -127,7 +127,30 @@ func (l *lane) in(ctx context.Context, events []*nostr.Event) []gateway.Stop {
 	for _, e := range events {
 		l.r.seen.add(e.ID)
 	}
-	return l.ask(ctx, events, &l.b.boundary, l.down.Load(), nil, policy.FromStream)
+	out := l.ask(ctx, events, &l.b.boundary, l.down.Load(), nil, policy.FromStream)
+	if l.b.opt.Taken == nil {
+		return out
+	}
+	var list []*nostr.Event
+	var at []int
+	for i, s := range out {
+		if s.Word == "" {
+			list, at = append(list, events[i]), append(at, i)
+		}
+	}
+	for k, word := range l.b.opt.Taken(ctx, l.r.url, list) {
+		if word != "" {
+			out[at[k]] = gateway.Stop{Word: word}
+			l.count(word)
+		}
+	}
+	return out
+}
+
+func (l *lane) count(word string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stopped[word]++
 }
 
 // out is asked about what would go up.
@@ -187,7 +210,7 @@ func (l *lane) offered(e *nostr.Event, a gateway.Answer) {
 	now := l.b.opt.Now().Unix()
 	l.sent.Add(1)
 	l.lastSent.Store(now)
-	if err := l.b.opt.Trail.Add(trail.Departure{Event: e.ID, Road: "bridge", To: l.r.url, At: now}); err != nil {
+	if err := l.b.opt.Trail.Add(trail.Departure{Event: e.ID, Road: l.b.opt.Road, To: l.r.url, At: now}); err != nil {
 		l.b.opt.Log.Error("what left is not written down", "relay", l.r.url, "err", err)
 	}
 }
