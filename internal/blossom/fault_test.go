@@ -161,24 +161,29 @@ func TestEveryWriteFails(t *testing.T) {
 		"remove": func(d *Disk) error { _, err := d.Disown(t.Context(), hashed("old"), a); return err },
 		"erase":  func(d *Disk) error { _, err := d.Remove(t.Context(), hashed("old"), true); return err },
 	}
-	for what, step := range steps {
-		for _, mode := range []struct{ done, dead bool }{{false, false}, {true, false}, {false, true}, {true, true}} {
-			for n := 1; ; n++ {
-				dir := t.TempDir()
-				if hit := failAt(t, dir, n, mode.done, mode.dead, what, step); hit == "" {
-					if n < 3 {
-						t.Fatalf("%s: only %d writes were seen", what, n-1)
-					}
-					break
+	for _, l := range layouts {
+		for what, step := range steps {
+			t.Run(l.name+" "+what, func(t *testing.T) { everyWriteFails(t, l, what, step) })
+		}
+	}
+}
+
+func everyWriteFails(t *testing.T, l layout, what string, step func(*Disk) error) {
+	for _, mode := range []struct{ done, dead bool }{{false, false}, {true, false}, {false, true}, {true, true}} {
+		for n := 1; ; n++ {
+			if hit := failAt(t, l, t.TempDir(), n, mode.done, mode.dead, what, step); hit == "" {
+				if n < 3 {
+					t.Fatalf("%s: only %d writes were seen", what, n-1)
 				}
+				break
 			}
 		}
 	}
 }
 
-func failAt(t *testing.T, dir string, n int, done, dead bool, what string, step func(*Disk) error) string {
+func failAt(t *testing.T, l layout, dir string, n int, done, dead bool, what string, step func(*Disk) error) string {
 	t.Helper()
-	f := &faulty{files: unsynced{root(dir)}, done: done, dead: dead, err: errFault}
+	f := &faulty{files: l.files(dir), done: done, dead: dead, err: errFault}
 	d, err := openDisk(f, 0, quiet())
 	if err != nil {
 		t.Fatal(err)
@@ -204,7 +209,7 @@ func failAt(t *testing.T, dir string, n int, done, dead bool, what string, step 
 	}
 	acknowledged := err == nil
 	_ = d.Close()
-	again := disk(t, dir, 0)
+	again := l.open(t, dir, 0)
 	defer again.Close()
 	if got := read(t, again, hashed("kept")); got != "kept" {
 		t.Fatalf("%s: after opening again another blob is %q", label, got)

@@ -18,18 +18,15 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func disk(t testing.TB, dir string, max int64) *Disk {
 	t.Helper()
-	d, err := openDisk(unsynced{root(dir)}, max, quiet())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { d.Close() })
-	return d
+	return layouts[0].open(t, dir, max)
 }
 
 // stores runs a test on every store there is.
 func stores(t *testing.T, max int64, test func(*testing.T, Store)) {
 	t.Run("memory", func(t *testing.T) { test(t, NewMemory(max)) })
-	t.Run("disk", func(t *testing.T) { test(t, disk(t, t.TempDir(), max)) })
+	for _, l := range layouts {
+		t.Run(l.name, func(t *testing.T) { test(t, l.open(t, t.TempDir(), max)) })
+	}
 }
 
 func put(t testing.TB, s Store, text string, in Incoming) (Meta, bool) {
@@ -184,9 +181,15 @@ func TestConcurrentUploadsOfOneBlob(t *testing.T) {
 
 // TestDiskAgainstMemory does the same random things to both stores, opens the disk anew now and then, and compares.
 func TestDiskAgainstMemory(t *testing.T) {
+	for _, l := range layouts {
+		t.Run(l.name, func(t *testing.T) { againstMemory(t, l) })
+	}
+}
+
+func againstMemory(t *testing.T, l layout) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	dir := t.TempDir()
-	d, m := disk(t, dir, 0), NewMemory(0)
+	d, m := l.open(t, dir, 0), NewMemory(0)
 	owners := []Incoming{{Owner: key(t).PubKey()}, {Owner: key(t).PubKey()}, {}}
 	for step := range 400 {
 		text := fmt.Sprint("blob ", rnd.IntN(12))
@@ -217,7 +220,7 @@ func TestDiskAgainstMemory(t *testing.T) {
 			if err := d.Close(); err != nil {
 				t.Fatal(err)
 			}
-			d = disk(t, dir, 0)
+			d = l.open(t, dir, 0)
 		}
 		both(func(s Store) (any, error) { return s.Stat(t.Context(), h) })
 		both(func(s Store) (any, error) { return s.List(t.Context(), owners[0].Owner) })
