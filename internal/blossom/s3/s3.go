@@ -3,7 +3,6 @@ package s3
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -63,10 +62,18 @@ func Open(ctx context.Context, c Config) (*Bucket, error) {
 	return &Bucket{client, c.Bucket, c.Prefix}, nil
 }
 
-// Put implements blossom.Objects. The bucket is told the hash as x-amz-meta-sha256, for those who look into it by other means.
+// maxPut is the largest object that S3 takes in one request, in octets.
+const maxPut = 5 << 30
+
+// Put implements blossom.Objects. It is one request, signed over the hash that is known already, so the store refuses bytes that were spoilt on
+// their way. The bucket is told the hash as x-amz-meta-sha256 too, for those who look into it by other means.
 func (b *Bucket) Put(ctx context.Context, name string, r io.ReadSeeker, size int64, sum blossom.Hash) error {
-	info, err := b.client.PutObject(ctx, b.bucket, b.prefix+name, r, size, minio.PutObjectOptions{
-		ContentType: "application/octet-stream", UserMetadata: map[string]string{"sha256": hex.EncodeToString(sum[:])}, SendContentMd5: true,
+	if size > maxPut {
+		return fmt.Errorf("put: %w: %d octets, and S3 takes %d in one request: lower spec.blobs.maxBlobBytes", blossom.ErrTooLarge, size, int64(maxPut))
+	}
+	core := minio.Core{Client: b.client}
+	info, err := core.PutObject(ctx, b.bucket, b.prefix+name, r, size, "", sum.String(), minio.PutObjectOptions{
+		ContentType: "application/octet-stream", UserMetadata: map[string]string{"sha256": sum.String()}, DisableContentSha256: true,
 	})
 	if err != nil {
 		return fmt.Errorf("put: %w", full(err))
