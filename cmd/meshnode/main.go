@@ -46,6 +46,7 @@ type cli struct {
 	Req     reqCmd     `cmd:"" help:"Query a relay, or follow it live." group:"events"`
 	Count   countCmd   `cmd:"" help:"Count events at a relay (NIP-45)." group:"events"`
 
+	Blobs blobsCmd `cmd:"" help:"The blob face: what it holds, where a blob is, what was erased." group:"store"`
 	Store storeCmd `cmd:"" help:"Look after the store of a stopped node." group:"store"`
 	Key   keyCmd   `cmd:"" help:"The node's keys." group:"identity"`
 	DID   didCmd   `cmd:"" name:"did" help:"The node's DID document, or another's." group:"identity"`

@@ -80,6 +80,24 @@ func (s *Server) Erase(ctx context.Context, e Erasure) (*Answer, error) {
 	return a, err
 }
 
+// Release takes an owner away because an event of its own asked for it, and answers for this place if the blob went with it. The answer is
+// nil where the blob stays, since other keys own it, or was not this key's.
+func (s *Server) Release(ctx context.Context, k nostr.PubKey, e Erasure) (*Answer, error) {
+	m, err := s.cfg.Store.Stat(ctx, e.Hash)
+	switch _, owned := m.OwnedBy(k); {
+	case errors.Is(err, ErrNotFound), errors.Is(err, ErrBlocked), err == nil && !owned:
+		return nil, nil
+	case err == nil && len(m.Owners) == 1:
+		return s.Erase(ctx, e)
+	case err != nil && !errors.Is(err, ErrCorrupt):
+		return nil, fmt.Errorf("release a blob: %w", err)
+	}
+	if _, err := s.cfg.Store.Disown(ctx, e.Hash, k); err != nil && !errors.Is(err, ErrNotFound) {
+		return nil, fmt.Errorf("release a blob: %w", err)
+	}
+	return nil, nil
+}
+
 // sign names the place in an answer and signs it.
 func (s *Server) sign(a *Answer) error {
 	a.Place = s.cfg.Signer.PubKey().String()

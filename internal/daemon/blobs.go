@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"fleetmesh.org/fleetmesh/internal/blossom"
+	"fleetmesh.org/fleetmesh/internal/blossom/s3"
 	"fleetmesh.org/fleetmesh/internal/policy"
 	"fleetmesh.org/fleetmesh/internal/store"
 	"fleetmesh.org/fleetmesh/nostr"
@@ -33,6 +34,29 @@ type BlobsSpec struct {
 	Media        string   `yaml:"media,omitempty"`        // strip: take metadata out of pictures at /media; "": no /media
 	MirrorLocal  bool     `yaml:"mirrorLocal,omitempty"`  // mirror from private addresses too
 	Off          []string `yaml:"off,omitempty"`          // mirror, report
+	S3           *S3Spec  `yaml:"s3,omitempty"`           // keep the bytes in a bucket; absent: beside the journal in Path
+}
+
+// S3Spec names a bucket for the bytes of blobs.
+type S3Spec struct {
+	Endpoint    string `yaml:"endpoint"` // URL, such as https://s3.example.org
+	Bucket      string `yaml:"bucket"`
+	Prefix      string `yaml:"prefix,omitempty"`
+	Region      string `yaml:"region,omitempty"`
+	Credentials string `yaml:"credentials,omitempty"` // file in the form of ~/.aws/credentials; "": from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY
+}
+
+func (c *S3Spec) check() error {
+	if c == nil {
+		return nil
+	}
+	if u, err := url.Parse(c.Endpoint); err != nil || (u.Scheme != "https" && u.Scheme != "http") || u.Host == "" {
+		return fmt.Errorf("spec.blobs.s3.endpoint is %q, want a URL such as https://s3.example.org", c.Endpoint)
+	}
+	if c.Bucket == "" {
+		return errors.New("spec.blobs.s3.bucket is empty")
+	}
+	return nil
 }
 
 func (b *BlobsSpec) check() (errs []error) {
@@ -57,6 +81,9 @@ func (b *BlobsSpec) check() (errs []error) {
 	if u, err := url.Parse(b.PublicURL); b.PublicURL != "" && (err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || (u.Path != "" && u.Path != "/")) {
 		bad("spec.blobs.publicUrl is %q, want a URL without a path such as https://blobs.example.org", b.PublicURL)
 	}
+	if err := b.S3.check(); err != nil {
+		errs = append(errs, err)
+	}
 	return errs
 }
 
@@ -68,6 +95,8 @@ type blobFace struct {
 
 	mu    sync.Mutex
 	flows map[nostr.PubKey]*BlobFlow
+
+	answers *blobAnswers
 }
 
 // BlobFlow is octets of blobs by the key that caused them, since the node started; the empty key is everybody without a token.
@@ -77,21 +106,41 @@ type BlobFlow struct {
 	Out    int64  `json:"out"`
 }
 
-// mount puts the face in front of the relay's, for the paths that are its own.
-func (b *blobFace) mount(n *node) (http.Handler, error) {
-	c := &n.cfg.Spec.Blobs
-	if !c.Enabled {
-		return n.relay, nil
-	}
-	path := cmp.Or(c.Path, "blobs")
+// blobDir is the directory of a node's blobs.
+func (n *node) blobDir() string {
+	path := cmp.Or(n.cfg.Spec.Blobs.Path, "blobs")
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(string(n.opt.Dir), path)
 	}
-	disk, err := blossom.OpenDisk(path, c.MaxBytes, n.log)
+	return path
+}
+
+// openBlobs opens the store of a node's blobs.
+func (n *node) openBlobs(ctx context.Context) (*blossom.Disk, error) {
+	c, path := &n.cfg.Spec.Blobs, n.blobDir()
+	if c.S3 == nil {
+		return blossom.OpenDisk(path, c.MaxBytes, n.log)
+	}
+	b, err := s3.Open(ctx, s3.Config{
+		Endpoint: c.S3.Endpoint, Bucket: c.S3.Bucket, Prefix: c.S3.Prefix, Region: c.S3.Region, Credentials: c.S3.Credentials,
+		Transport: n.fed.net.HTTPClient().Transport,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("spec.blobs.s3: %w", err)
+	}
+	return blossom.OpenBucket(path, b, c.MaxBytes, n.log)
+}
+
+// mount puts the face in front of the relay's, for the paths that are its own.
+func (b *blobFace) mount(ctx context.Context, n *node) (http.Handler, error) {
+	if !n.cfg.Spec.Blobs.Enabled {
+		return n.relay, nil
+	}
+	disk, err := n.openBlobs(ctx)
 	if err != nil {
 		return nil, err
 	}
-	b.store, b.flows = disk, map[nostr.PubKey]*BlobFlow{}
+	b.store, b.flows, b.answers = disk, map[nostr.PubKey]*BlobFlow{}, newBlobAnswers(n.blobDir())
 	cfg, err := b.config(n)
 	if err == nil {
 		b.server, err = blossom.New(cfg)
@@ -272,6 +321,11 @@ func (b *blobFace) erase(ctx context.Context, p EraseParams) (*blossom.Answer, e
 		return nil, errors.New("event is no event id")
 	}
 	a, err := b.server.Erase(ctx, blossom.Erasure{Hash: h, Event: p.Event, Reason: cmp.Or(p.Reason, "operator"), Block: p.Block})
+	if a != nil {
+		if werr := b.answers.add(a); werr != nil {
+			return nil, errors.Join(err, werr)
+		}
+	}
 	if a != nil && err != nil {
 		return a, nil //nolint:nilerr // the answer says that it failed, and is signed
 	}

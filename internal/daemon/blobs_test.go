@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"log/slog"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,6 +30,8 @@ func TestBlobsConfig(t *testing.T) {
 		"{enabled: true, off: [upload]}":                              "spec.blobs.off",
 		"{enabled: true, publicUrl: https://a.example/blobs}":         "spec.blobs.publicUrl",
 		"{enable: true}":                                              "enable",
+		"{enabled: true, s3: {endpoint: s3.example, bucket: b}}":      "spec.blobs.s3.endpoint",
+		"{enabled: true, s3: {endpoint: https://s3.example}}":         "spec.blobs.s3.bucket",
 	} {
 		_, err := ParseConfig([]byte(strings.Replace(base, "  relay:\n", "  blobs: "+blobs+"\n  relay:\n", 1)))
 		if (err == nil) != (want == "") || (err != nil && !strings.Contains(err.Error(), want)) {
@@ -70,7 +73,7 @@ func TestBlobErase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := blobFace{store: blossom.NewMemory(0), flows: map[nostr.PubKey]*BlobFlow{}}
+	b := blobFace{store: blossom.NewMemory(0), flows: map[nostr.PubKey]*BlobFlow{}, answers: newBlobAnswers(t.TempDir())}
 	if _, err := b.erase(t.Context(), EraseParams{Blob: strings.Repeat("0", 64)}); err == nil {
 		t.Error("a node without a blob face erases")
 	}
@@ -137,4 +140,74 @@ func TestBlobTrace(t *testing.T) {
 	if _, err := n.trace(t.Context(), TraceParams{Event: strings.Repeat("0", 64)}); err == nil {
 		t.Error("an event that is not held is traced")
 	}
+}
+
+// TestBlobsGoWithTheirEvents has an author delete one of two events, and then vanish: a blob goes when nothing of its author's names it any
+// more, and only its author's part of it.
+func TestBlobsGoWithTheirEvents(t *testing.T) {
+	agent, err := identity.NewKeyAgent(newKey(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &node{store: store.NewMemory(), log: slog.New(slog.DiscardHandler), cfg: DefaultConfig("127.0.0.1:0")}
+	n.blobs.store, n.blobs.answers = blossom.NewMemory(0), newBlobAnswers(t.TempDir())
+	if n.blobs.server, err = blossom.New(blossom.Config{Store: n.blobs.store, Signer: agent}); err != nil {
+		t.Fatal(err)
+	}
+	author, other, now := newKey(t), newKey(t), time.Now().Unix()
+	put := func(text string, owners ...nostr.SecretKey) blossom.Hash {
+		t.Helper()
+		var h blossom.Hash
+		for _, k := range owners {
+			m, _, err := n.blobs.store.Put(t.Context(), strings.NewReader(text), blossom.Incoming{Size: int64(len(text)), Owner: k.PubKey(), Now: now})
+			if err != nil {
+				t.Fatal(err)
+			}
+			h = m.Hash
+		}
+		return h
+	}
+	publish := func(k nostr.SecretKey, e *nostr.Event) *nostr.Event {
+		t.Helper()
+		e.CreatedAt = now
+		if err := e.Sign(k); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := n.store.Insert(t.Context(), []*nostr.Event{e}, now); err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	release := func(e *nostr.Event, reason string, want ...blossom.Hash) {
+		t.Helper()
+		if err := n.releaseBlobs(t.Context(), e, reason); err != nil {
+			t.Fatal(err)
+		}
+		got, err := n.blobs.erasures(t.Context(), ErasuresParams{Event: e.ID.String()})
+		if err != nil || len(got) != len(want) {
+			t.Fatalf("%d answers, %v, want %d", len(got), err, len(want))
+		}
+		for i, a := range got {
+			if a.Verify(nostr.NewVerifier()) != nil || a.Outcome != blossom.Erased || a.Reason != reason || !slices.Contains(want, mustHash(t, a.SHA256)) {
+				t.Errorf("answer %d: %+v", i, a)
+			}
+		}
+	}
+	alone, twice, shared, kept := put("alone", author), put("twice", author), put("shared", author, other), put("kept", author)
+	gone := publish(author, &nostr.Event{Kind: 1, Content: "blossom:" + alone.String() + " blossom:" + twice.String() + " blossom:" + shared.String()})
+	publish(author, &nostr.Event{Kind: 1, Content: "again blossom:" + twice.String() + " and blossom:" + kept.String()})
+	release(publish(author, &nostr.Event{Kind: 5, Tags: []nostr.Tag{{"e", gone.ID.String()}}}), blobDeleted, alone)
+	if m, err := n.blobs.store.Stat(t.Context(), shared); err != nil || len(m.Owners) != 1 {
+		t.Errorf("what another key owns as well: %+v, %v", m, err)
+	}
+	release(publish(author, &nostr.Event{Kind: 62, Tags: []nostr.Tag{{"relay", "ALL_RELAYS"}}}), blobVanished, twice, kept)
+}
+
+func mustHash(t *testing.T, s string) blossom.Hash {
+	t.Helper()
+	h, err := blossom.ParseHash(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
 }

@@ -64,7 +64,6 @@ type node struct {
 	trail   *trail.Book // what left
 	started time.Time
 	quit    context.CancelFunc
-	hearing sync.WaitGroup // of other faces of the database
 	log     *slog.Logger
 	live    *manifests // what meshctl declares
 	seeds   []Seed     // where to look for other nodes
@@ -175,7 +174,7 @@ func (n *node) serve(ctx context.Context, ln net.Listener, made bool) (err error
 		return err
 	}
 
-	handler, err := n.blobs.mount(n)
+	handler, err := n.blobs.mount(ctx, n)
 	if err != nil {
 		return err
 	}
@@ -193,10 +192,10 @@ func (n *node) serve(ctx context.Context, ln net.Listener, made bool) (err error
 	defer stop()
 	parts.Go(func() { n.seams.run(trusting, n) })
 	defer n.shutdown(server)
-	defer n.hearing.Wait()
-	if err := n.hear(ctx); err != nil {
+	if err := n.hear(trusting, &parts); err != nil {
 		return err
 	}
+	parts.Go(func() { n.followErasures(trusting) })
 	if err := n.fed.start(ctx); err != nil {
 		return err
 	}

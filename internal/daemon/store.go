@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 
 	"fleetmesh.org/fleetmesh/internal/store"
 	"fleetmesh.org/fleetmesh/internal/store/eventlog"
@@ -36,7 +37,7 @@ func some[S store.Store](s S, err error) (store.Store, error) {
 }
 
 // hear passes on what other faces of the node's database store, until ctx ends.
-func (n *node) hear(ctx context.Context) error {
+func (n *node) hear(ctx context.Context, parts *sync.WaitGroup) error {
 	shared, ok := n.store.(*postgres.Store)
 	if !ok {
 		return nil
@@ -50,7 +51,7 @@ func (n *node) hear(ctx context.Context) error {
 			n.log.Warn("pass on what another face stored", "events", len(events), "err", err)
 		}
 	}
-	n.hearing.Go(func() {
+	parts.Go(func() {
 		_ = shared.Foreign(ctx, after, live, func(err error) { n.log.Warn("the database", "err", err) }) // it ends with ctx
 	})
 	return nil

@@ -56,6 +56,7 @@ var table = []struct {
 	{"relay", "nostr nostr/negentropy spec strain store policy", false},
 	{"relay/relaytest", "nostr nostr/negentropy spec store policy relay", false},
 	{"blossom", "nostr spec policy", false},
+	{"blossom/s3", "blossom", false},
 	{"gateway", "nostr nostr/negentropy spec store policy", false},
 	{"gateway/gatewaytest", "nostr spec store policy relay", false},
 	{"gateway/bridge", "nostr nostr/negentropy spec store policy trail gateway", false},
