@@ -148,6 +148,7 @@ func (f *federation) bringUp(ctx context.Context) (*host.Host, error) {
 	f.door = l
 	f.mu.Unlock()
 	h.Start(l)
+	f.work.Go(func() { f.passOn(ctx, h) })
 	if err := f.listen(ctx, h); err != nil {
 		f.n.log.Error("a door for peers stays shut", "err", err) // the others are open
 	}
@@ -253,18 +254,25 @@ func (f *federation) bits() int {
 	return spec.C().PoW.DefaultBits
 }
 
+// passOn tells the host whenever the store has something new, from whatever door, so that live sessions carry it on.
+func (f *federation) passOn(ctx context.Context, h *host.Host) {
+	feed := f.n.relay.Follow([]nostr.Filter{{}}, 1)
+	defer feed.Close()
+	for {
+		select {
+		case <-feed.Events(): // what does not fit says nothing else
+			h.Arrived()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // take offers what a peer delivered, or attached, to the relay's own path.
 func (f *federation) take(ctx context.Context, events []*nostr.Event) ([]store.Outcome, error) {
-	verdicts, err := f.n.relay.Publish(ctx, events, policy.FromMesh)
+	out, err := f.n.relay.Sink(policy.FromMesh).Offer(ctx, events)
 	if err != nil {
 		return nil, fmt.Errorf("take a peer's events: %w", err)
-	}
-	out := make([]store.Outcome, len(verdicts))
-	for i, v := range verdicts {
-		out[i] = v.Outcome
-		if v.Outcome == 0 && !v.OK {
-			out[i] = store.Refused
-		}
 	}
 	return out, nil
 }

@@ -63,7 +63,7 @@ func TestRevokedPeerLosesEverything(t *testing.T) {
 		defer b.stop()
 		defer a.stop()
 		a.host.mu.Lock()
-		s := a.host.newSession(b.pub, "a session under way", ledger.Push)
+		s := a.host.newSession(b.pub, "a session under way", ledger.Push, "notes", mesh.ModeBoth)
 		l := a.host.link(b.pub)
 		a.host.mu.Unlock()
 		a.host.Revoke(b.pub, "key-compromise")

@@ -79,6 +79,8 @@ type Host struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 
+	tail      *tail                          // of the store, for live sessions
+	flows     flows                          // what goes over them
 	mediation *mediation                     // what we hold for leaves; nil: nothing
 	mailbox   *mailbox                       // of a leaf; nil for others
 	mine      atomic.Pointer[[]nostr.PubKey] // our mediators, if we are a leaf
@@ -131,6 +133,8 @@ func New(cfg Config) (*Host, error) {
 		links:  map[nostr.PubKey]*link{}, sessions: map[string]*session{}, peers: map[nostr.PubKey]*identity.Descriptor{}, hints: map[nostr.PubKey][]string{},
 		revoked: map[nostr.PubKey]bool{}, sought: map[nostr.PubKey]time.Time{}, relays: map[nostr.PubKey]*link{}, asked: map[string]question{}, changed: make(chan struct{}),
 	}
+	h.flows.to = map[nostr.PubKey]*flow{}
+	h.tail = newTail(h)
 	h.SetAgreement(cfg.Agreement, nil)
 	h.mine.Store(&cfg.Mediators)
 	for _, t := range cfg.Transports {
@@ -174,6 +178,7 @@ func (h *Host) Start(listeners ...transport.Listener) {
 	for _, p := range h.Peers() {
 		h.work.Go(func() { h.rediscover(p.Key) })
 	}
+	h.work.Go(h.tail.run)
 	h.mu.Lock()
 	h.requeue()
 	h.mu.Unlock()

@@ -64,6 +64,11 @@ func newRigWith(t *testing.T, net *transport.Memory, name string, secret byte, e
 		t.Fatal(err)
 	}
 	take := func(ctx context.Context, events []*nostr.Event) ([]store.Outcome, error) {
+		defer func() {
+			if r.host != nil {
+				r.host.Arrived()
+			}
+		}()
 		return r.store.Insert(ctx, events, time.Now().Unix())
 	}
 	cfg := Config{
@@ -122,6 +127,7 @@ func (r *rig) put(n int, content string) {
 			r.t.Fatal(err)
 		}
 	}
+	r.host.Arrived()
 }
 
 func (r *rig) print() [16]byte {

@@ -13,7 +13,7 @@ import (
 	"fleetmesh.org/fleetmesh/spec"
 )
 
-// initiate runs a session that we began: reconcile, fetch what is missing, bring what the peer lacks, say done.
+// initiate runs a session that we began: reconcile, fetch what is missing, bring what the peer lacks, say done, and stay for what is new.
 func (s *session) initiate(want mesh.Want) error {
 	filter, err := nostr.ParseFilter(want.Filter)
 	if err != nil {
@@ -29,11 +29,14 @@ func (s *session) initiate(want mesh.Want) error {
 		}
 	}
 	if want.Mode != mesh.ModePull {
-		if err := s.bring(have, &filter); err != nil {
+		if err := s.bring(have); err != nil {
 			return err
 		}
 	}
-	return s.send(spec.MsgSyncDone, mesh.DoneBody{Have: s.have, Need: s.need}, time.Now().Unix(), nil)
+	if err := s.send(spec.MsgSyncDone, mesh.DoneBody{Have: s.have, Need: s.need}, time.Now().Unix(), nil); err != nil {
+		return err
+	}
+	return s.live()
 }
 
 // reconcile finds out what each side lacks.
@@ -58,15 +61,15 @@ func (s *session) reconcile(want mesh.Want, filter nostr.Filter) (have, need []n
 		}
 		var f mesh.FrameBody
 		if spec.MessageType(b.m.Type) != spec.MsgSyncFrame || b.m.DecodeBody(&f) != nil {
-			return nil, nil, &refusal{spec.CodeMalformed}
+			return nil, nil, &refusal{code: spec.CodeMalformed}
 		}
 		msg, err := hex.DecodeString(f.Neg)
 		if err != nil {
-			return nil, nil, &refusal{spec.CodeMalformed}
+			return nil, nil, &refusal{code: spec.CodeMalformed}
 		}
 		next, h, n, err := client.Reconcile(msg)
 		if err != nil {
-			return nil, nil, fmt.Errorf("%w: %w", &refusal{spec.CodeMalformed}, err)
+			return nil, nil, fmt.Errorf("%w: %w", &refusal{code: spec.CodeMalformed}, err)
 		}
 		have, need = append(have, h...), append(need, n...)
 		if next == nil {
@@ -105,7 +108,7 @@ func (s *session) fetch(need []nostr.ID) error {
 		}
 		switch spec.MessageType(b.m.Type) {
 		case spec.MsgSyncDeliver:
-			if err := s.takeDeliver(b, ledger.Pull); err != nil {
+			if err := s.takeDeliver(b); err != nil {
 				s.giveUp(err)
 				return err
 			}
@@ -156,7 +159,7 @@ func rest(batch []nostr.ID, b *bulk) []nostr.ID {
 }
 
 // bring delivers what the peer lacks, a few small delivers at a time, and notes the fate of each.
-func (s *session) bring(have []nostr.ID, filter *nostr.Filter) error {
+func (s *session) bring(have []nostr.ID) error {
 	var open []int64 // windows of the delivers that were not answered yet, oldest first
 	for len(have) > 0 || len(open) > 0 {
 		for len(have) > 0 && len(open) < wantsInFlight {
@@ -164,14 +167,14 @@ func (s *session) bring(have []nostr.ID, filter *nostr.Filter) error {
 			var list []*ledger.Envelope
 			size := 0
 			for len(have) > 0 && size < pushBytes {
-				env, err := s.wrap(have[0], filter, created)
+				env, err := s.wrap(have[0], created)
 				if err != nil {
 					return err
 				}
 				have = have[1:]
 				if env != nil {
 					list = append(list, env)
-					size += len(env.Event.JSON()) + 400
+					size += len(env.Event.JSON()) + hopOctets
 				}
 			}
 			if len(list) == 0 {
@@ -194,17 +197,22 @@ func (s *session) bring(have []nostr.ID, filter *nostr.Filter) error {
 		case spec.MsgSyncDelivered:
 			var d mesh.DeliveredBody
 			if len(open) == 0 {
-				return &refusal{spec.CodeMalformed}
+				return &refusal{code: spec.CodeMalformed}
 			}
 			if err := b.m.DecodeBody(&d); err != nil {
 				return err
 			}
-			s.have += int64(d.Stored)
-			s.h.step(mesh.Fate{Peer: s.peer, Session: s.thread, Window: open[0], Stored: int64(d.Stored), Duplicate: int64(d.Duplicate), Refused: int64(len(d.Refused))})
+			s.fate(&d, open[0])
 			open = open[1:]
 		case spec.MsgSyncRefuse:
 			return refusedBy(b)
 		}
 	}
 	return nil
+}
+
+// fate notes what became of the events of a deliver.
+func (s *session) fate(d *mesh.DeliveredBody, window int64) {
+	s.have += int64(d.Stored)
+	s.h.step(mesh.Fate{Peer: s.peer, Session: s.thread, Window: window, Stored: int64(d.Stored), Duplicate: int64(d.Duplicate), Refused: int64(len(d.Refused))})
 }

@@ -229,6 +229,7 @@ func (h *Host) Held() *Held {
 
 // parted ends what belonged to a peer's session.
 func (h *Host) parted(peer nostr.PubKey) {
+	h.cut(peer)
 	if h.mediation != nil {
 		h.mediation.mu.Lock()
 		h.mediation.state.Disconnected(identity.FormatDID(peer))

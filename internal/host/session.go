@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"fleetmesh.org/fleetmesh/internal/didcomm"
@@ -28,7 +29,11 @@ type session struct {
 	in     chan *bulk
 
 	way        ledger.Direction // of what we deliver: push when we began the session, pull when we serve it
-	have, need int64            // events delivered and taken
+	shard      string
+	mode       string       // of the interest: who delivers
+	filter     nostr.Filter // of the interest, with its time range
+	now        current      // once it is live
+	have, need int64        // events delivered and taken
 }
 
 // bulk is a message of a session that mesh let through, with the window it was metered in.
@@ -48,15 +53,19 @@ const (
 )
 
 // refusal ends a session for a reason that has a code.
-type refusal struct{ code spec.Code }
+type refusal struct {
+	code  spec.Code
+	until int64 // unix second at which a used up budget is new, 0: unknown
+}
 
 func (r *refusal) Error() string { return "refused: " + string(r.code) }
 
 var errSilence = errors.New("the peer said nothing for too long")
 
 // newSession makes a session that messages are routed to. h.mu is held.
-func (h *Host) newSession(peer nostr.PubKey, thread string, way ledger.Direction) *session {
-	s := &session{h: h, peer: peer, thread: thread, in: make(chan *bulk, sessionQueue), way: way}
+func (h *Host) newSession(peer nostr.PubKey, thread string, way ledger.Direction, shard, mode string) *session {
+	s := &session{h: h, peer: peer, thread: thread, in: make(chan *bulk, sessionQueue), way: way, shard: shard, mode: mode}
+	s.now.nudge = make(chan struct{}, 1)
 	s.ctx, s.cancel = context.WithCancel(h.ctx)
 	h.sessions[thread] = s
 	return s
@@ -64,13 +73,18 @@ func (h *Host) newSession(peer nostr.PubKey, thread string, way ledger.Direction
 
 // begin starts a sync as its initiator. h.mu is held.
 func (h *Host) begin(eff mesh.StartSync) {
-	s := h.newSession(eff.Peer, eff.Session, ledger.Push)
+	s := h.newSession(eff.Peer, eff.Session, ledger.Push, eff.Want.Shard, eff.Want.Mode)
 	h.work.Go(func() { s.end(s.initiate(eff.Want)) })
 }
 
-// serve answers an accepted open. h.mu is held.
+// serve answers an accepted open. A peer that opens a shard anew has given up what was live of it. h.mu is held.
 func (h *Host) serve(eff mesh.ServeSync) {
-	s := h.newSession(eff.Peer, eff.Session, ledger.Pull)
+	for _, old := range h.sessions {
+		if old.peer == eff.Peer && !old.ours() && old.shard == eff.Open.Shard {
+			old.cancel()
+		}
+	}
+	s := h.newSession(eff.Peer, eff.Session, ledger.Pull, eff.Open.Shard, eff.Open.Mode)
 	h.work.Go(func() { s.end(s.respond(eff.Open)) })
 }
 
@@ -147,7 +161,7 @@ func (s *session) charged(typ spec.MessageType, content any, created int64, enve
 	}
 	switch a := answers[0].(type) {
 	case mesh.Withhold:
-		return 0, &refusal{a.Code}
+		return 0, &refusal{a.Code, a.Until}
 	case mesh.Permit:
 		window = a.Window
 	}
@@ -184,6 +198,11 @@ func (s *session) receive() (*bulk, error) {
 // set freezes what is reconciled: the filter and the time range, without what never leaves and what mesh may not carry.
 func (s *session) set(filter nostr.Filter, since, until int64) (negentropy.Set, func(), error) {
 	narrow(&filter, since, until)
+	s.filter = filter
+	var err error
+	if s.now.from, err = s.h.tail.mark(s.ctx); err != nil {
+		return nil, nil, fmt.Errorf("mark the arrivals: %w", err)
+	}
 	set, release, err := s.h.cfg.Store.Set(s.ctx, []nostr.Filter{filter}, s.h.cfg.View, time.Now().Unix())
 	if err != nil {
 		return nil, nil, fmt.Errorf("freeze the shard: %w", err)
@@ -205,41 +224,52 @@ func narrow(f *nostr.Filter, since, until int64) {
 func (s *session) respond(open mesh.OpenBody) error {
 	filter, err := nostr.ParseFilter(open.Filter)
 	if err != nil {
-		return &refusal{spec.CodeMalformed}
+		return &refusal{code: spec.CodeMalformed}
 	}
 	set, release, err := s.set(filter, open.Since, open.Until)
 	if err != nil {
 		return err
 	}
+	release = sync.OnceFunc(release)
 	defer release()
 	server := negentropy.NewServer(set, negFrame)
 	if err := s.answerFrame(server, open.Neg); err != nil {
 		return err
 	}
+	done, err := s.answerAll(server)
+	if err != nil || !done {
+		return err
+	}
+	release()
+	return s.live()
+}
+
+// answerAll answers until the initiator has what it needs: done tells that it said so.
+func (s *session) answerAll(server *negentropy.Server) (done bool, err error) {
 	for {
 		b, err := s.receive()
 		if err != nil {
-			return err
+			return false, err
 		}
 		switch spec.MessageType(b.m.Type) {
 		case spec.MsgSyncFrame:
 			var f mesh.FrameBody
 			if err := b.m.DecodeBody(&f); err != nil {
-				return err
+				return false, err
 			}
 			err = s.answerFrame(server, f.Neg)
 		case spec.MsgSyncWant:
-			err = s.answerWant(b, &filter)
+			err = s.answerWant(b)
 		case spec.MsgSyncDeliver:
-			err = s.takeDeliver(b, ledger.Push)
+			err = s.takeDeliver(b)
 		case spec.MsgSyncDone:
-			return nil
+			return true, nil
 		case spec.MsgSyncRefuse:
-			return refusedBy(b)
+			return false, refusedBy(b)
 		}
 		if err != nil {
 			s.giveUp(err)
-			return err
+			return false, err
 		}
 	}
 }
@@ -263,24 +293,24 @@ func refusedBy(b *bulk) error {
 	if err := b.m.DecodeBody(&r); err != nil {
 		return err
 	}
-	return &refusal{r.Code}
+	return &refusal{code: r.Code}
 }
 
 func (s *session) answerFrame(server *negentropy.Server, neg string) error {
 	msg, err := hex.DecodeString(neg)
 	if err != nil {
-		return &refusal{spec.CodeMalformed}
+		return &refusal{code: spec.CodeMalformed}
 	}
 	answer, err := server.Reconcile(msg)
 	if err != nil {
-		return &refusal{spec.CodeMalformed}
+		return &refusal{code: spec.CodeMalformed}
 	}
 	return s.send(spec.MsgSyncFrame, mesh.FrameBody{Neg: hex.EncodeToString(answer)}, time.Now().Unix(), nil)
 }
 
 // answerWant answers with one deliver, which holds the first of the events that are here and may cross; where there are none, with a refusal
 // of the want alone.
-func (s *session) answerWant(b *bulk, filter *nostr.Filter) error {
+func (s *session) answerWant(b *bulk) error {
 	var w mesh.WantBody
 	if err := b.m.DecodeBody(&w); err != nil {
 		return err
@@ -291,16 +321,16 @@ func (s *session) answerWant(b *bulk, filter *nostr.Filter) error {
 	for _, text := range w.IDs {
 		id, err := nostr.ParseID(text)
 		if err != nil {
-			return &refusal{spec.CodeMalformed}
+			return &refusal{code: spec.CodeMalformed}
 		}
-		e, err := s.wrap(id, filter, created)
+		e, err := s.wrap(id, created)
 		if err != nil {
 			return err
 		}
 		if e == nil {
 			continue
 		}
-		if size += len(e.Event.JSON()) + 400; size > serveBytes && len(list) > 0 {
+		if size += len(e.Event.JSON()) + hopOctets; size > serveBytes && len(list) > 0 {
 			break
 		}
 		list = append(list, e)
@@ -314,7 +344,7 @@ func (s *session) answerWant(b *bulk, filter *nostr.Filter) error {
 
 // wrap puts an event that may cross into an envelope with our hop; nil where it is not here, may not cross, came from the
 // peer itself, or has gone as far as events go.
-func (s *session) wrap(id nostr.ID, filter *nostr.Filter, created int64) (*ledger.Envelope, error) {
+func (s *session) wrap(id nostr.ID, created int64) (*ledger.Envelope, error) {
 	e, err := s.h.cfg.Store.Get(s.ctx, id, created)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil
@@ -324,12 +354,12 @@ func (s *session) wrap(id nostr.ID, filter *nostr.Filter, created int64) (*ledge
 	}
 	g, w, ok := s.charge(created)
 	if !ok {
-		return nil, &refusal{spec.CodeNotGranted}
+		return nil, &refusal{code: spec.CodeNotGranted}
 	}
-	if !filter.Matches(e) || !s.h.cfg.View.Allows(e) || ledger.CheckScope(g.Scopes, s.way, e, created) != nil {
+	if !s.gives(e) || ledger.CheckScope(g.Scopes, s.way, e, created) != nil {
 		return nil, nil
 	}
-	if s.h.cfg.Leaving != nil && !s.h.cfg.Leaving(s.ctx, s.peer, e) {
+	if !s.leaving(e) {
 		return nil, nil
 	}
 	path, err := s.h.provenance.Path(id)
@@ -348,6 +378,11 @@ func (s *session) wrap(id nostr.ID, filter *nostr.Filter, created int64) (*ledge
 	return env, nil
 }
 
+// leaving asks whether the operator lets an event go to the peer.
+func (s *session) leaving(e *nostr.Event) bool {
+	return s.h.cfg.Leaving == nil || s.h.cfg.Leaving(s.ctx, s.peer, e)
+}
+
 func (s *session) charge(created int64) (*ledger.Grant, ledger.Window, bool) {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
@@ -355,7 +390,7 @@ func (s *session) charge(created int64) (*ledger.Grant, ledger.Window, bool) {
 }
 
 // takeDeliver checks the envelopes of a deliver, offers their events to the node, and tells the peer what became of them.
-func (s *session) takeDeliver(b *bulk, way ledger.Direction) error {
+func (s *session) takeDeliver(b *bulk) error {
 	now := time.Now().Unix()
 	answer := mesh.DeliveredBody{Refused: []mesh.RefusedRef{}}
 	var good []*ledger.Envelope
@@ -366,23 +401,24 @@ func (s *session) takeDeliver(b *bulk, way ledger.Direction) error {
 		}
 		text, err := b.m.Attachments[i].Content()
 		if err != nil {
-			return &refusal{spec.CodeMalformed}
+			return &refusal{code: spec.CodeMalformed}
 		}
 		env, err := ledger.ParseEnvelope(text)
 		if env == nil {
-			return fmt.Errorf("%w: %w", &refusal{spec.CodeMalformed}, err)
+			return fmt.Errorf("%w: %w", &refusal{code: spec.CodeMalformed}, err)
 		}
+		code := refusalOf(err)
 		if err == nil && ok {
-			err = env.Check(ledger.Delivery{Self: s.h.cfg.Agent.PubKey(), Peer: s.peer, Grant: g, Way: way, Window: w, Now: now})
+			code = s.judge(env, ledger.Delivery{Self: s.h.selfKey, Peer: s.peer, Grant: g, Way: s.inward(), Window: w, Now: now})
 		}
-		if err != nil || !ok {
-			answer.Refused = append(answer.Refused, mesh.RefusedRef{ID: env.Event.ID.String(), Code: refusalOf(err)})
+		if code != "" || !ok {
+			answer.Refused = append(answer.Refused, mesh.RefusedRef{ID: env.Event.ID.String(), Code: code})
 			continue
 		}
 		good = append(good, env)
 	}
 	if len(good)+len(answer.Refused) == 0 {
-		return &refusal{spec.CodeNoEnvelope}
+		return &refusal{code: spec.CodeNoEnvelope}
 	}
 	if err := s.offer(good, &answer, now); err != nil {
 		return err
@@ -390,6 +426,25 @@ func (s *session) takeDeliver(b *bulk, way ledger.Direction) error {
 	s.need += int64(answer.Stored)
 	s.h.step(mesh.Taken{Peer: s.peer, Session: s.thread, Window: b.window, Stored: int64(answer.Stored), Duplicate: int64(answer.Duplicate), Refused: int64(len(answer.Refused))})
 	return s.send(spec.MsgSyncDelivered, answer, time.Now().Unix(), nil)
+}
+
+// inward is the direction of what the peer delivers, seen from the subject of the session's grant.
+func (s *session) inward() ledger.Direction {
+	if s.ours() {
+		return ledger.Pull
+	}
+	return ledger.Push
+}
+
+// judge holds a delivered envelope against the grant and the session's interest; "" is the code of one that may stay.
+func (s *session) judge(env *ledger.Envelope, d ledger.Delivery) spec.Code {
+	if err := env.Check(d); err != nil {
+		return refusalOf(err)
+	}
+	if !s.takes() || !s.filter.Matches(env.Event) {
+		return spec.CodeOutOfScope
+	}
+	return ""
 }
 
 // refusalOf maps a rule that an envelope broke to the code that the peer is told.
@@ -403,7 +458,7 @@ func refusalOf(err error) spec.Code {
 		return spec.CodeExpired
 	case ledger.HopLimit, ledger.HopLoop:
 		return spec.CodeHopLimit
-	case ledger.WrongGrant, ledger.WrongWindow:
+	case ledger.WrongGrant, ledger.WrongWindow, "":
 		return spec.CodeNotGranted
 	}
 	return spec.CodeInvalid
@@ -414,14 +469,17 @@ func (s *session) offer(list []*ledger.Envelope, answer *mesh.DeliveredBody, now
 	verdicts := ledger.VerifyEnvelopes(s.h.cfg.Verifier, list)
 	var origins []Origin
 	var kept []*nostr.Event
+	var sound []*ledger.Envelope
 	for i, env := range list {
 		if verdicts[i] != nil {
 			answer.Refused = append(answer.Refused, mesh.RefusedRef{ID: env.Event.ID.String(), Code: spec.CodeInvalid})
 			continue
 		}
-		kept = append(kept, env.Event)
+		kept, sound = append(kept, env.Event), append(sound, env)
 		origins = append(origins, originOf(env, s.peer, now))
 	}
+	stop := s.h.tail.expect(s.peer, sound)
+	defer stop()
 	outcomes, err := s.h.cfg.Take(s.ctx, kept)
 	if err != nil {
 		return fmt.Errorf("take delivered events: %w", err)
@@ -434,6 +492,7 @@ func (s *session) offer(list []*ledger.Envelope, answer *mesh.DeliveredBody, now
 			stored = append(stored, origins[i])
 		case store.Duplicate, store.Superseded:
 			answer.Duplicate++
+			s.h.tail.holds(s.peer, kept[i].ID)
 		case store.Deleted:
 			answer.Refused = append(answer.Refused, mesh.RefusedRef{ID: kept[i].ID.String(), Code: spec.CodeDeleted})
 		case store.Expired:

@@ -142,6 +142,15 @@ type Fate struct {
 	Refused           int64
 }
 
+// SyncLive says that the reconciliation of a sync is over and that its session goes on: what is stored at one end from now on is delivered to
+// the other. Such a session is no longer under way, and others may begin beside it.
+type SyncLive struct {
+	Peer    nostr.PubKey
+	Session string
+	Have    int64 // events delivered to the peer so far
+	Need    int64 // events taken from the peer so far
+}
+
 // SyncEnded says that a sync that we began or served is over.
 type SyncEnded struct {
 	Peer    nostr.PubKey
@@ -258,6 +267,7 @@ func (Faulted) input()       {}
 func (Problem) input()       {}
 func (Taken) input()         {}
 func (Fate) input()          {}
+func (SyncLive) input()      {}
 func (SyncEnded) input()     {}
 
 func (Persist) effect()     {}

@@ -131,6 +131,9 @@ func (n *Node) restorePeer(name string, record json.RawMessage) error {
 	if p.Key.String() != name {
 		return errForeign(p.Key)
 	}
+	if p.Stage == active && len(p.Wants) > 0 && p.NextSync == 0 {
+		p.NextSync = 1 // a sync was under way or live: what happened since is caught up with
+	}
 	n.peers[p.Key] = p
 	return nil
 }
@@ -229,6 +232,8 @@ func (n *Node) Step(now time.Time, in Input) []Effect {
 		t.taken(in)
 	case Fate:
 		t.fate(in)
+	case SyncLive:
+		t.syncLive(in)
 	case SyncEnded:
 		t.syncEnded(in)
 	default:

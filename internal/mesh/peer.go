@@ -42,6 +42,7 @@ type peer struct {
 	NextSync int64 `json:",omitempty"` // unix second of the next sync, 0: none planned
 	NextWant int
 	Waiting  bool `json:"-"` // a sync of ours waits for one of the peer's to end
+	Breaks   int  `json:"-"` // syncs of ours in a row that ended by a fault of the way
 
 	// From the descriptor, which is seen anew after a restart.
 	Asking        string     `json:"-"` // thread of the peers-query under way

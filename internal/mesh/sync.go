@@ -62,7 +62,8 @@ const (
 	ModeBoth = "both"
 )
 
-// How long a sync rests: after it ended well, and after the peer was busy with one of its own.
+// How long a sync rests: after it ended, and after the peer was busy with one of its own. One that the way broke is taken up at once, and
+// where the way breaks again, ever later. A live session that lasted for resyncSeconds has shown that the way holds.
 const (
 	resyncSeconds = 300
 	busySeconds   = 15
@@ -73,7 +74,10 @@ type session struct {
 	peer  nostr.PubKey
 	ours  bool // we began it
 	shard string
-	query bool // a question of standing/1.0, and no sync
+	want  int   // index in the peer's Wants, of one that we began
+	live  bool  // reconciled: what is new goes over it, and it is no longer under way
+	since int64 // when it went live
+	query bool  // a question of standing/1.0, and no sync
 
 	flight []inFlight // what we sent and got no answer to, oldest first
 }
@@ -85,9 +89,14 @@ type inFlight struct {
 	cost   ledger.Counters
 }
 
-// startIfActive begins the syncs that the operator wants, once the peering stands.
+// startIfActive begins the syncs that the operator wants and that are not live, once the peering stands.
 func (t *turn) startIfActive(p *peer) {
 	if p.Stage != active || len(p.Wants) == 0 || p.Stands.ZeroUntil > t.now {
+		return
+	}
+	i, ok := t.nextWant(p)
+	if !ok {
+		p.NextSync, p.Waiting = 0, false
 		return
 	}
 	if t.underWay(p) != nil || t.owes(p, t.now) {
@@ -95,10 +104,10 @@ func (t *turn) startIfActive(p *peer) {
 		return
 	}
 	p.Waiting = false
-	want := p.Wants[p.NextWant%len(p.Wants)]
-	p.NextWant++
+	want := p.Wants[i]
+	p.NextWant = i + 1
 	thread := t.newID()
-	t.threads[thread] = &session{peer: p.Key, ours: true, shard: want.Shard}
+	t.threads[thread] = &session{peer: p.Key, ours: true, shard: want.Shard, want: i}
 	for _, b := range p.Used {
 		b.Ahead = nil // what the last session or a crash left unseen will not be seen any more: it must not hide what this one brings
 	}
@@ -106,11 +115,27 @@ func (t *turn) startIfActive(p *peer) {
 	t.do(StartSync{Peer: p.Key, Session: thread, Want: want})
 }
 
-// underWay returns a session with the peer, nil if there is none. There is one at a time, whoever began it: two at once would send
-// the same events twice, and honest nodes would count each other's duplicates.
+// nextWant returns the next interest that has no live session, from NextWant on.
+func (t *turn) nextWant(p *peer) (int, bool) {
+	live := map[int]bool{}
+	for _, s := range t.threads {
+		if s.peer == p.Key && s.ours && s.live {
+			live[s.want] = true
+		}
+	}
+	for k := range p.Wants {
+		if i := (p.NextWant + k) % len(p.Wants); !live[i] {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// underWay returns a session with the peer that reconciles, nil if there is none. There is one at a time, whoever began it: two at once would
+// send the same events twice, and honest nodes would count each other's duplicates.
 func (t *turn) underWay(p *peer) *session {
 	for _, s := range t.threads {
-		if s.peer == p.Key && !s.query {
+		if s.peer == p.Key && !s.live && !s.query {
 			return s
 		}
 	}
@@ -189,6 +214,19 @@ func (t *turn) opened(p *peer, in Received) {
 	t.do(ServeSync{Peer: p.Key, Session: in.Thread, Open: body})
 }
 
+// syncLive lets the next sync begin: this one has reconciled.
+func (t *turn) syncLive(in SyncLive) {
+	s, p := t.threads[in.Session], t.peers[in.Peer]
+	if s == nil || p == nil || s.peer != in.Peer || s.live {
+		return
+	}
+	s.live, s.since = true, t.now
+	t.do(Tell{Peer: p.Key, What: "sync-live", Detail: syncDetail(s, SyncEnded{Have: in.Have, Need: in.Need})})
+	if s.ours || p.Waiting {
+		t.startIfActive(p) // the other interests, or ours that waited for this one
+	}
+}
+
 // syncEnded closes the books of a session and plans the next.
 func (t *turn) syncEnded(in SyncEnded) {
 	s := t.threads[in.Session]
@@ -198,22 +236,50 @@ func (t *turn) syncEnded(in SyncEnded) {
 	}
 	delete(t.threads, in.Session)
 	t.do(Tell{Peer: p.Key, What: "sync-ended", Code: in.Code, Detail: syncDetail(s, in)})
-	if !s.ours {
+	switch {
+	case !s.ours:
 		if p.Waiting && t.underWay(p) == nil {
 			t.startIfActive(p) // ours waited for this one
 		}
-		return
-	}
-	if in.Code == spec.CodeTooMany || in.Code != "" && t.owes(p, t.now) {
-		p.NextWant--
+	case s.live:
+		t.renew(p, s, in.Code)
+	case in.Code == spec.CodeTooMany || in.Code != "" && t.owes(p, t.now):
+		p.NextWant = s.want
 		p.NextSync, p.Waiting = t.now+busySeconds, true
-		return
-	}
-	if p.NextWant%max(1, len(p.Wants)) != 0 && in.Code == "" {
+	case p.NextWant%max(1, len(p.Wants)) != 0 && in.Code == "":
 		t.startIfActive(p)
-		return
+	default:
+		p.NextSync = t.now + resyncSeconds
 	}
-	p.NextSync = t.now + resyncSeconds
+}
+
+// renew plans the reconciliation that closes the gap after a live session of ours: at once where both ends were there to end it.
+func (t *turn) renew(p *peer, s *session, code spec.Code) {
+	p.NextWant = s.want
+	if t.now-s.since >= resyncSeconds {
+		p.Breaks = 0
+	}
+	switch {
+	case code == "" && t.now-s.since >= busySeconds:
+		t.startIfActive(p)
+	case code == spec.CodeOverBudget:
+		p.NextSync = t.now + resyncSeconds
+	default:
+		t.retrySync(p)
+	}
+}
+
+// retrySync takes a sync up again that the way broke. What was on its way may have been counted or not, so the other end is asked first: a node
+// that comes back for more with an open account would be held to it.
+func (t *turn) retrySync(p *peer) {
+	p.NextSync = t.now + min(int64(1)<<min(p.Breaks, 10), resyncSeconds)
+	p.Breaks++
+	for _, b := range p.Used {
+		if !b.Settled && !b.pendingZero() {
+			b.Doubt, b.AskAt = true, t.now
+		}
+	}
+	t.receiptsDue(p)
 }
 
 func syncDetail(s *session, in SyncEnded) string {
