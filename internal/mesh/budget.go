@@ -73,6 +73,7 @@ func (t *turn) meterIn(p *peer, in Received, m *spec.MessageSpec) (window int64,
 		g, w := p.Held.at(in.Created, t.now)
 		b, known := open(&p.Used, g, w)
 		b.saw(load(m, in.Octets, in.Envelopes, true))
+		b.Settled = b.Settled && claimed(b) // an answer begun before the window was settled, and sent after it
 		t.account(p, known)
 		return w.Epoch, ""
 	}

@@ -245,6 +245,47 @@ func TestPeeringSyncReceiptAndACleanWindow(t *testing.T) {
 	}
 }
 
+// TestAnAnswerMadeBeforeTheCloseAndSentAfterIt: a responder names the time at which it begins an answer and counts it when it leaves. Where the
+// window is settled in between, what comes after has to be claimed all the same.
+func TestAnAnswerMadeBeforeTheCloseAndSentAfterIt(t *testing.T) {
+	w := newPair(t)
+	w.peering()
+	s := w.syncs[len(w.syncs)-1]
+	a, b := w.a(), w.b()
+	w.now = time.Unix(w.now.Unix()/60*60+58, 0)
+	move := func(from, to *end, typ spec.MessageType, created, octets, envelopes int64, body string) {
+		t.Helper()
+		got := w.step(from, Sending{Peer: to.key, Session: s.Session, Type: typ, Created: created, Octets: octets, Envelopes: envelopes})
+		if _, ok := got[0].(Permit); !ok {
+			t.Fatalf("sending %s: %+v", typ, got[0])
+		}
+		w.step(to, Received{From: from.key, Type: typ, Thread: s.Session, Created: created, Octets: octets, Envelopes: envelopes, Body: json.RawMessage(body)})
+	}
+	now := w.now.Unix()
+	move(a, b, spec.MsgSyncOpen, now, 900, 0, `{"shard":"notes","filter":{"kinds":[1]},"mode":"pull","neg":"61"}`)
+	move(b, a, spec.MsgSyncFrame, now, 700, 0, `{"neg":"61"}`)
+	move(a, b, spec.MsgSyncWant, now, 800, 0, `{"ids":[]}`)
+	began := w.now.Unix()
+	w.pass(5 * time.Second) // the window ends, and both ends say what they have
+	if n, _ := w.told("receipt-final"); n == 0 {
+		t.Fatalf("the window is not settled: %+v", w.tells)
+	}
+	move(b, a, spec.MsgSyncDeliver, began, 40000, 20, `{"count":1}`)
+	move(a, b, spec.MsgSyncDone, w.now.Unix(), 500, 0, `{"have":0,"need":1}`)
+	w.pass(2 * time.Minute)
+	w.step(b, Received{From: a.key, Type: spec.MsgSyncOpen, Thread: "again", Created: w.now.Unix(), Octets: 100, Body: json.RawMessage(`{"shard":"x","filter":{},"mode":"pull","neg":"61"}`)})
+	if len(b.node.Peers(w.now)[0].Windows) == 0 {
+		t.Fatalf("no window was closed: %+v", w.tells)
+	}
+	for _, v := range b.node.Peers(w.now)[0].Windows {
+		for _, c := range spec.C().Counters {
+			if v.Measured[c] != v.Claimed[c] {
+				t.Errorf("window %d, %s: measured %d, claimed %d", v.Window, c, v.Measured[c], v.Claimed[c])
+			}
+		}
+	}
+}
+
 func TestSilenceAfterTrafficIsAMisreport(t *testing.T) {
 	w := newPair(t)
 	w.peering()
