@@ -15,6 +15,7 @@ import (
 type upCmd struct {
 	Listen    string   `help:"Serve the relay face here instead of at spec.relay.listen." placeholder:"HOST:PORT"`
 	Bootstrap []string `help:"Look for other nodes here instead of in bootstrap.toml and DNS; may be repeated." placeholder:"URL"`
+	Attach    string   `help:"Keep no events of others here: read and write them at this relay, instead of at spec.attach.relay." placeholder:"URL"`
 	Verbose   bool     `help:"Log more." short:"v"`
 	LogJSON   bool     `help:"Log JSON lines." name:"log-json"`
 }
@@ -25,7 +26,8 @@ func (c *upCmd) Help() string {
 Examples:
   meshnode up                                  # node directory ./node, ws://127.0.0.1:7777
   meshnode up --dir /var/lib/meshnode --listen 0.0.0.0:7777
-  meshnode up --bootstrap wss://relay.example.org`
+  meshnode up --bootstrap wss://relay.example.org
+  meshnode up --attach ws://127.0.0.1:7778     # federate for a relay that is there already`
 }
 
 func (c *upCmd) Run(a *app) error {
@@ -38,7 +40,7 @@ func (c *upCmd) Run(a *app) error {
 		seeds = append(seeds, seed)
 	}
 	return daemon.Run(a.ctx, daemon.Options{
-		Bootstrap: seeds, Dir: a.dir, Listen: c.Listen, Build: version, Log: c.logger(a.err),
+		Bootstrap: seeds, Dir: a.dir, Listen: c.Listen, Attach: c.Attach, Build: version, Log: c.logger(a.err),
 		Ready: func(r daemon.Ready) { c.ready(a, r) },
 		Step:  c.step(a),
 	})

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"fleetmesh.org/fleetmesh/internal/attach"
 	"fleetmesh.org/fleetmesh/internal/control"
 	"fleetmesh.org/fleetmesh/internal/identity"
 	"fleetmesh.org/fleetmesh/internal/policy"
@@ -27,6 +28,7 @@ import (
 type Options struct {
 	Dir    Dir
 	Listen string // instead of spec.relay.listen
+	Attach string // instead of spec.attach.relay
 	Build  string // version that the information document tells
 	Log    *slog.Logger
 	Ready  func(Ready)                        // called once, when the node serves
@@ -53,6 +55,7 @@ type node struct {
 	secret  *nostr.SecretKey // nil: an agent in a process of its own keeps it
 	agent   identity.Agent
 	store   store.Store
+	away    *attach.Store // the same, where it is another relay
 	relay   *relay.Relay
 	url     string // of the relay face, as this machine reaches it
 	control *control.Server
@@ -106,6 +109,9 @@ func Run(ctx context.Context, opt Options) error {
 	if n.store, err = openStore(ctx, opt.Dir, n.cfg, append([]string{n.url}, n.cfg.Spec.Relay.PublicURLs...), n.log); err != nil {
 		return err
 	}
+	if err := n.attach(); err != nil {
+		return errors.Join(err, n.store.Close())
+	}
 	defer n.store.Close()
 	err = n.serve(ctx, ln, made)
 	return errors.Join(err, n.store.Close())
@@ -117,6 +123,9 @@ func (n *node) load() (err error) {
 	}
 	if n.opt.Listen != "" {
 		n.cfg.Spec.Relay.Listen = n.opt.Listen
+	}
+	if n.opt.Attach != "" {
+		n.cfg.Spec.Attach.Relay = n.opt.Attach
 	}
 	if n.seeds = n.opt.Bootstrap; n.seeds == nil {
 		if n.seeds, err = n.opt.Dir.Seeds(); err != nil {
@@ -188,9 +197,12 @@ func (n *node) serve(ctx context.Context, ln net.Listener, made bool) (err error
 		}
 	})
 	defer parts.Wait()
-	trusting, stop := context.WithCancel(ctx)
+	beside, stop := context.WithCancel(ctx)
 	defer stop()
-	parts.Go(func() { n.seams.run(trusting, n) })
+	parts.Go(func() { n.seams.run(beside, n) })
+	if n.away != nil {
+		parts.Go(func() { n.followAway(beside) })
+	}
 	defer n.shutdown(server)
 	if err := n.hear(trusting, &parts); err != nil {
 		return err

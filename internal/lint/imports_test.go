@@ -61,6 +61,7 @@ var table = []struct {
 	{"gateway/gatewaytest", "nostr spec store policy relay", false},
 	{"gateway/bridge", "nostr nostr/negentropy spec store policy trail gateway", false},
 	{"gateway/border", "nostr nostr/negentropy spec store policy trail gateway gateway/bridge", false},
+	{"attach", "nostr nostr/negentropy spec store gateway", false},
 	{"selftest", "nostr nostr/negentropy spec gateway", false},
 	{"host", "nostr nostr/negentropy spec didcomm didcomm/mediate identity ledger strain mesh store transport", false},
 	// 5 Operation.
