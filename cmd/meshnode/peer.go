@@ -29,6 +29,7 @@ type peerAddCmd struct {
 	Invitation string   `help:"A link by which the other node invites: it says who it is and where." placeholder:"LINK"`
 	Relay      []string `help:"Where its descriptor is found: usually its own relay face." placeholder:"URL"`
 	Tier       string   `help:"What our grant to it opens at: a person may vouch for a node." enum:",probation,member,trusted,anchor" default:""`
+	Shadow     bool     `help:"Judge it, and let no verdict cost it anything: peer show says what each would have."`
 	Shard      string   `help:"Name of the shard to sync." default:"all"`
 	Filter     string   `help:"NIP-01 filter of the shard." default:"{}"`
 	Mode       string   `help:"pull: from it; push: to it; both; none: only peer." enum:"pull,push,both,none" default:"both"`
@@ -47,7 +48,7 @@ func (c *peerAddCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	p := daemon.PeerParams{DID: c.DID, Relays: c.Relay, Tier: spec.Tier(c.Tier)}
+	p := daemon.PeerParams{DID: c.DID, Relays: c.Relay, Tier: spec.Tier(c.Tier), Shadow: c.Shadow}
 	if c.Invitation != "" {
 		i, err := daemon.ReadInvitation(c.Invitation, time.Now())
 		if err != nil {
@@ -113,6 +114,9 @@ func (c *peerShowCmd) Run(a *app) error {
 
 func showPeer(w io.Writer, p daemon.Peer) {
 	fmt.Fprintf(w, "%s is %s, tier %s, worst finding %s, %d clean windows in a row\n", identity.FormatDID(p.Key), p.Stage, p.Tier, p.Worst, p.Clean)
+	if s := p.Shadow; s != nil {
+		fmt.Fprintf(w, "in the shadow since %s: verdicts cost it nothing; they alone would have made it tier %s, by %d remedies\n", time.Unix(s.Since, 0).Format(time.DateTime), s.Standing.Tier, s.Remedies)
+	}
 	for _, b := range []struct {
 		title  string
 		budget *daemon.Budget
@@ -133,6 +137,9 @@ func showPeer(w io.Writer, p daemon.Peer) {
 		limit := ""
 		if v.Limit != "" {
 			limit = " by " + string(v.Limit)
+		}
+		if v.Withheld != "" {
+			limit += ", withheld: " + v.Withheld
 		}
 		fmt.Fprintf(w, "window %d closed with %s%s, %d receipts\n", v.Window, v.Severity, limit, v.Receipts)
 	}

@@ -47,6 +47,7 @@ type Spec struct {
 	Proxy        string         `yaml:"proxy,omitempty"`     // socks5://address:port through which every outgoing connection goes
 	Relay        RelaySpec      `yaml:"relay"`
 	Storage      StorageSpec    `yaml:"storage"`
+	Attach       AttachSpec     `yaml:"attach,omitempty"`
 	Blobs        BlobsSpec      `yaml:"blobs,omitempty"`
 	Federation   Federation     `yaml:"federation"`
 	Capabilities []string       `yaml:"capabilities,omitempty"`
@@ -130,6 +131,11 @@ type StorageSpec struct {
 	MaxBytes int64  `yaml:"maxBytes,omitempty"` // 0: no quota
 }
 
+// AttachSpec makes an existing relay the place where the node's events are.
+type AttachSpec struct {
+	Relay string `yaml:"relay,omitempty"` // ws:// or wss://; empty: events are kept in spec.storage
+}
+
 // Federation says how a node meets strangers. It is off until an operator turns it on or adds a peer.
 type Federation struct {
 	Enrolment     string `yaml:"enrolment"`               // closed (only peers that the operator adds), invitation, pow, open
@@ -139,6 +145,7 @@ type Federation struct {
 	SeekPeers   int      `yaml:"seekPeers,omitempty"`
 	DNSSeeds    []string `yaml:"dnsSeeds,omitempty"`    // names whose TXT records name nodes; none: no look-up
 	Diagnostics bool     `yaml:"diagnostics,omitempty"` // publish coarse counters once a day (kind 21802)
+	Shadow      bool     `yaml:"shadow,omitempty"`      // judge peers, and let no verdict cost anything
 }
 
 const (
@@ -212,6 +219,11 @@ func (c *Config) check() error {
 		bad("spec.class is %q, want anchor, edge or leaf", s.Class)
 	}
 	errs = append(errs, s.Storage.check()...)
+	if s.Attach.Relay != "" {
+		if _, err := nostr.NormalizeRelayURL(s.Attach.Relay); err != nil {
+			bad("spec.attach.relay is %q: %v", s.Attach.Relay, err)
+		}
+	}
 	if !slices.Contains([]string{"closed", "invitation", "pow", "open"}, s.Federation.Enrolment) {
 		bad("spec.federation.enrolment is %q, want closed, invitation, pow or open", s.Federation.Enrolment)
 	}

@@ -240,7 +240,7 @@ func (f *federation) config(d *nostr.Event, agreement *ecdh.PrivateKey) host.Con
 		Transports: f.carriers(), Ours: f.ladderSide(), Log: n.log,
 		Mesh: mesh.Config{
 			Self: n.agent.PubKey(), Class: spec.Class(c.Class), Digest: spec.DigestHex(), Protocols: protocols(), Descriptor: d.ID,
-			Enrolment: mesh.Enrolment(c.Federation.Enrolment), PoWBits: f.bits(), Window: c.Federation.WindowSeconds, Serve: []json.RawMessage{json.RawMessage(`{}`)},
+			Enrolment: mesh.Enrolment(c.Federation.Enrolment), PoWBits: f.bits(), Window: c.Federation.WindowSeconds, Shadow: c.Federation.Shadow, Serve: []json.RawMessage{json.RawMessage(`{}`)},
 		},
 	}
 }

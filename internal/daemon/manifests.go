@@ -117,7 +117,7 @@ func (m *manifests) running(ctx context.Context) (*manifest.Running, error) {
 }
 
 func runningPeer(p *mesh.Peer) manifest.RunningPeer {
-	out := manifest.RunningPeer{DID: identity.FormatDID(p.Key), Stage: p.Stage, Tier: string(p.Tier), Wants: []manifest.Want{}}
+	out := manifest.RunningPeer{DID: identity.FormatDID(p.Key), Stage: p.Stage, Tier: string(p.Tier), Wants: []manifest.Want{}, Shadow: p.Shadow != nil && !p.Shadow.Whole}
 	for _, w := range p.Wants {
 		out.Wants = append(out.Wants, manifest.Want{Shard: w.Shard, Filter: w.Filter, Mode: w.Mode})
 	}
@@ -184,7 +184,7 @@ func (m *manifests) perform(ctx context.Context, op manifest.Op, run *manifest.R
 	case manifest.SetRules:
 		return m.setRules(op.Config)
 	case manifest.AddPeer:
-		params := PeerParams{DID: op.Peer.DID, Relays: op.Peer.Relays, Tier: spec.Tier(op.Peer.Tier), Invitation: op.Peer.Invitation}
+		params := PeerParams{DID: op.Peer.DID, Relays: op.Peer.Relays, Tier: spec.Tier(op.Peer.Tier), Invitation: op.Peer.Invitation, Shadow: op.Peer.Shadow}
 		for _, w := range op.Peer.Wants {
 			params.Wants = append(params.Wants, Want{Shard: w.Shard, Filter: w.Filter, Mode: w.Mode})
 		}

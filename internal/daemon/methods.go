@@ -114,6 +114,7 @@ type PeerParams struct {
 	Wants  []mesh.Want `json:"wants,omitempty"`
 
 	Invitation string `json:"invitation,omitempty"` // id of one of the other node's
+	Shadow     bool   `json:"shadow,omitempty"`     // verdicts about it cost it nothing
 }
 
 func (n *node) peerAdd(ctx context.Context, p PeerParams) (none, error) {
@@ -142,7 +143,7 @@ func (n *node) peerAdd(ctx context.Context, p PeerParams) (none, error) {
 	if n.fed.known.revoked(key) {
 		return none{}, fmt.Errorf("%s was revoked by its holder", p.DID)
 	}
-	return none{}, h.AddInvited(ctx, mesh.AddPeer{Peer: key, Tier: p.Tier, Wants: p.Wants, Invitation: p.Invitation}, p.Relays)
+	return none{}, h.AddInvited(ctx, mesh.AddPeer{Peer: key, Tier: p.Tier, Wants: p.Wants, Invitation: p.Invitation, Shadow: p.Shadow}, p.Relays)
 }
 
 // peerKnown is the table of nodes that this one has heard of.

@@ -43,6 +43,7 @@ type Intent struct {
 	Tier       string   `json:"tier,omitempty"`
 	Relays     []string `json:"relays,omitempty"`
 	Invitation string   `json:"invitation,omitempty"`
+	Shadow     bool     `json:"shadow,omitempty"`
 	Wants      []Want   `json:"wants"`
 }
 
@@ -54,10 +55,11 @@ type Recorded struct {
 
 // RunningPeer is a peering that the node has, however it came to be.
 type RunningPeer struct {
-	DID   string `json:"did"`
-	Stage string `json:"stage"`
-	Tier  string `json:"tier,omitempty"`
-	Wants []Want `json:"wants"`
+	DID    string `json:"did"`
+	Stage  string `json:"stage"`
+	Tier   string `json:"tier,omitempty"`
+	Shadow bool   `json:"shadow,omitempty"`
+	Wants  []Want `json:"wants"`
 }
 
 // Running is what a node runs, as manifest.get tells it.
@@ -263,7 +265,7 @@ func Compare(ref string, from, to map[string]any) []Change {
 // that is not declared is not synced.
 func IntentOf(o *Object) Intent {
 	s := o.spec()
-	in := Intent{DID: text(s["peer"]), Tier: text(s["tier"]), Invitation: text(s["invitation"]), Wants: []Want{}}
+	in := Intent{DID: text(s["peer"]), Tier: text(s["tier"]), Invitation: text(s["invitation"]), Shadow: s["shadow"] == true, Wants: []Want{}}
 	for _, r := range list(s["relays"]) {
 		in.Relays = append(in.Relays, text(r))
 	}
@@ -340,7 +342,7 @@ func (p *planner) peering(o *Object) {
 		p.adds = append(p.adds, Step{Op{Verb: AddPeer, Peer: &want}, Op{Verb: EndPeer, Peer: &Intent{DID: want.DID}, Reason: "apply was undone"}})
 		return
 	}
-	before := Intent{DID: now.DID, Wants: now.Wants}
+	before := Intent{DID: now.DID, Wants: now.Wants, Shadow: now.Shadow}
 	if old != nil {
 		was := IntentOf(old)
 		before.Tier, before.Relays, before.Invitation = was.Tier, was.Relays, was.Invitation
@@ -352,6 +354,9 @@ func (p *planner) peering(o *Object) {
 	if want.Tier != "" && want.Tier != before.Tier {
 		p.change(Change{Object: o.Ref(), Key: "spec.tier", Action: Update, Effect: Live, From: cmp.Or(before.Tier, now.Tier), To: want.Tier, Why: "the next grant opens there"})
 	}
+	if want.Shadow != before.Shadow {
+		p.change(Change{Object: o.Ref(), Key: "spec.shadow", Action: Update, Effect: Live, From: before.Shadow, To: want.Shadow, Why: "the next verdict is held to it"})
+	}
 	if !slices.Equal(want.Relays, before.Relays) && len(want.Relays) > 0 {
 		p.change(Change{Object: o.Ref(), Key: "spec.relays", Action: Update, Effect: Live, From: before.Relays, To: want.Relays, Why: "the descriptor is looked for there"})
 	}
@@ -362,7 +367,7 @@ func (p *planner) peering(o *Object) {
 
 // undeclared decides about a peering that the node has and the set does not name.
 func (p *planner) undeclared(q RunningPeer, owner, name string) {
-	back := Intent{DID: q.DID, Tier: q.Tier, Wants: q.Wants}
+	back := Intent{DID: q.DID, Tier: q.Tier, Wants: q.Wants, Shadow: q.Shadow}
 	end := Step{Op{Verb: EndPeer, Peer: &Intent{DID: q.DID}, Reason: "no longer declared"}, Op{Verb: AddPeer, Peer: &back}}
 	switch {
 	case owner == p.opt.Owner:

@@ -47,7 +47,7 @@ func (f *fake) do(op Op) error {
 		if i := at(op.Peer.DID); i >= 0 {
 			f.run.Peers[i].Wants = op.Peer.Wants
 		} else {
-			f.run.Peers = append(f.run.Peers, RunningPeer{DID: op.Peer.DID, Stage: "active", Tier: op.Peer.Tier, Wants: op.Peer.Wants})
+			f.run.Peers = append(f.run.Peers, RunningPeer{DID: op.Peer.DID, Stage: "active", Tier: op.Peer.Tier, Wants: op.Peer.Wants, Shadow: op.Peer.Shadow})
 		}
 	case EndPeer:
 		if i := at(op.Peer.DID); i >= 0 {

@@ -653,12 +653,18 @@ func (t *turn) cameBack(p *peer, w ledger.Window, created int64) {
 
 // close applies a window's outcome to the peer's standing. shown is what proves structural findings.
 func (t *turn) close(p *peer, b *book, v ledger.Evaluation, shown []Exhibit, found ...ledger.Structural) {
-	next, move := t.cfg.Ladder.Close(p.Stands, v, t.now, found...)
+	next, move, withheld := ledger.Standing{}, ledger.Move{}, ""
+	if t.shadowed(p) {
+		next, move, withheld = t.shade(p, v, found)
+	} else {
+		p.Shadow = nil
+		next, move = t.cfg.Ladder.Close(p.Stands, v, t.now, found...)
+	}
 	p.Stands = next
 	p.capped()
 	p.Worst = p.Worst.Worse(move.Severity)
 	if v.Evaluated || len(found) > 0 {
-		c := WindowClose{Window: b.Window.Epoch, At: t.now, Severity: move.Severity.String(), Measured: b.Counters.Clone(), Limits: p.limits(b.Window)}
+		c := WindowClose{Window: b.Window.Epoch, At: t.now, Severity: move.Severity.String(), Measured: b.Counters.Clone(), Limits: p.limits(b.Window), Withheld: withheld}
 		if b.Last != nil {
 			c.Claimed, c.Receipts = b.Last.Counters, b.Last.Seq+1
 		}
@@ -669,7 +675,9 @@ func (t *turn) close(p *peer, b *book, v ledger.Evaluation, shown []Exhibit, fou
 		p.Reported = p.Reported[max(0, len(p.Reported)-keptVerdicts):]
 		t.do(Tell{Peer: p.Key, What: "window-closed", Window: b.Window.Epoch, Severity: move.Severity, Detail: string(c.Limit)})
 	}
-	if move.Severity > spec.S0 {
+	if withheld != "" {
+		t.do(Tell{Peer: p.Key, What: "remedy-withheld", Window: b.Window.Epoch, Severity: move.Severity, Detail: withheld})
+	} else if move.Severity > spec.S0 {
 		t.complain(p, b, v, move.Severity, shown, found)
 	}
 	switch {

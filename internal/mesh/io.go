@@ -28,6 +28,7 @@ type AddPeer struct {
 	Wants []Want
 	// Invitation is the id of an out-of-band invitation of the peer's, "" if there is none.
 	Invitation string
+	Shadow     bool // verdicts about this peer cost it nothing
 }
 
 // EndPeer is the operator's wish to end a peering.

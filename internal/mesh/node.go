@@ -43,6 +43,7 @@ type Config struct {
 	Window     int64             // seconds of the windows of the grants that we issue
 	Serve      []json.RawMessage // filters that a peer may pull within; empty: none
 	Seed       [32]byte          // of message and thread ids; fresh for each process
+	Shadow     bool              // verdicts cost no peer anything
 	Ladder     Ladder            // zero: the ledger's
 	Standing   StandingPolicy    // which questions about others are answered
 	Capacity   strain.Counts     // totals of a window that the operator declares, nil: none

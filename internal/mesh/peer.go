@@ -36,6 +36,9 @@ type peer struct {
 	Proofs  []proof  `json:"-"` // the grants of Issued as they were published
 	Samples []sample `json:"-"` // what the peer delivered in windows that it has claimed nothing of
 
+	InShadow bool    `json:",omitempty"` // the operator wants to see what verdicts would do
+	Shadow   *Shadow `json:",omitempty"` // and what they would have done
+
 	Revoked    bool   `json:",omitempty"` // by its holder: for good
 	Invitation string `json:",omitempty"` // of the peer's, to be named when we propose
 
@@ -133,7 +136,8 @@ type WindowClose struct {
 	Claimed  ledger.Counters `json:"claimed,omitempty"`
 	Limits   ledger.Limits   `json:"limits,omitempty"` // what it was held to; absent in verdicts of before this was kept
 	Receipts int64           `json:"receipts"`
-	Limit    spec.Limit      `json:"limit,omitempty"` // that decided, above S0
+	Limit    spec.Limit      `json:"limit,omitempty"`    // that decided, above S0
+	Withheld string          `json:"withheld,omitempty"` // in shadow mode: what it would have cost
 }
 
 // keptVerdicts is how many verdicts a peer's record remembers.
@@ -319,6 +323,7 @@ type Peer struct {
 	Accounts []Account       `json:"accounts"`      // windows that are still open
 	Digest   string          `json:"schema_digest"` // "same", "differs" or "unknown"
 	Standing ledger.Standing `json:"standing"`
+	Shadow   *Shadow         `json:"shadow,omitempty"` // verdicts cost it nothing; this is what they would have made of it
 }
 
 // Budget is a grant with the counters of its present window.

@@ -87,7 +87,8 @@ func (t *turn) addPeer(in AddPeer) {
 			p.Stands.Tier, p.Stands.Limits, p.Stands.ZeroUntil, p.Cause = in.Tier, ledger.Seeded(in.Tier), 0, spec.CauseOperator
 		}
 	}
-	p.Wants = in.Wants
+	p.Wants, p.InShadow = in.Wants, in.Shadow
+	t.leaveShadow(p)
 	if p.Stage == ended || p.Stage == refused {
 		p.Stage = known
 	}

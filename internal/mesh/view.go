@@ -32,6 +32,14 @@ func (n *Node) Peers(now time.Time) []Peer {
 	for _, p := range n.sorted() {
 		v := Peer{Key: p.Key, Stage: string(p.Stage), Tier: p.Stands.Tier, Worst: p.Worst.String(), Clean: p.Stands.CleanWindows,
 			Wants: nonNil(p.Wants), Windows: nonNil(p.Reported), Digest: "unknown", Standing: p.Stands}
+		if n.shadowed(p) {
+			v.Shadow = &Shadow{Since: now.Unix(), Standing: p.Stands}
+			if p.Shadow != nil {
+				shown := *p.Shadow
+				v.Shadow = &shown
+			}
+			v.Shadow.Whole = n.cfg.Shadow
+		}
 		v.Issued, v.Held = budget(p.Issued, p.Measured, now), budget(p.Held, p.Used, now)
 		v.Receipts = nonNil(append(heads("sent", p.Used), heads("received", p.Measured)...))
 		v.Accounts = nonNil(append(accounts("issued", p.Measured), accounts("held", p.Used)...))
