@@ -40,6 +40,9 @@ func (n *node) attach() error {
 
 // followAway lets in what others publish at the attached relay, so that it reaches this node's subscribers and peers.
 func (n *node) followAway(ctx context.Context) {
+	if n.away == nil {
+		return
+	}
 	sink := n.relay.Sink(policy.FromSync)
 	n.away.Follow(ctx, func(ctx context.Context, events []*nostr.Event) error {
 		_, err := sink.Offer(ctx, events)

@@ -182,7 +182,6 @@ func (n *node) serve(ctx context.Context, ln net.Listener, made bool) (err error
 	if err := n.fed.mount(n.relay); err != nil {
 		return err
 	}
-
 	handler, err := n.blobs.mount(ctx, n)
 	if err != nil {
 		return err
@@ -197,12 +196,10 @@ func (n *node) serve(ctx context.Context, ln net.Listener, made bool) (err error
 		}
 	})
 	defer parts.Wait()
-	beside, stop := context.WithCancel(ctx)
+	trusting, stop := context.WithCancel(ctx)
 	defer stop()
-	parts.Go(func() { n.seams.run(beside, n) })
-	if n.away != nil {
-		parts.Go(func() { n.followAway(beside) })
-	}
+	parts.Go(func() { n.seams.run(trusting, n) })
+	parts.Go(func() { n.followAway(trusting) })
 	defer n.shutdown(server)
 	if err := n.hear(trusting, &parts); err != nil {
 		return err
