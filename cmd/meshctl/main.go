@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"fleetmesh.org/fleetmesh/internal/command"
 	"fleetmesh.org/fleetmesh/internal/control"
 	"fleetmesh.org/fleetmesh/internal/manifest"
 	"fleetmesh.org/fleetmesh/spec"
@@ -35,6 +35,9 @@ type cli struct {
 	Keys     keysCmd     `cmd:"" help:"For each key of a manifest: applied live, needs restart, or refused."`
 	Schema   schemaCmd   `cmd:"" help:"The JSON Schema of a manifest kind, for an editor."`
 	Version  versionCmd  `cmd:"" help:"The version of this build."`
+
+	Completion completionCmd `cmd:"" help:"Completion of these verbs for a shell: bash, zsh or fish."`
+	Man        manCmd        `cmd:"" help:"The manual page."`
 }
 
 const intro = `Manage fleetmesh nodes by manifests.
@@ -54,6 +57,8 @@ type app struct {
 	in   io.Reader
 	out  io.Writer
 	err  io.Writer
+
+	model *kong.Application // the grammar
 }
 
 func main() {
@@ -83,12 +88,13 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 			}
 		}
 	}()
+	_ = command.AddExamples(parser.Model, examples) // a test says which verb is gone; the others still have theirs
 	k, err := parser.Parse(args)
 	if err != nil {
 		fmt.Fprintf(errOut, "meshctl: %v\nmeshctl --help tells more.\n", err)
 		return spec.ExitUsage
 	}
-	a := &app{ctx: ctx, json: c.JSON, in: in, out: out, err: errOut}
+	a := &app{ctx: ctx, json: c.JSON, in: in, out: out, err: errOut, model: parser.Model}
 	return a.status(k.Run(a))
 }
 
@@ -102,52 +108,30 @@ type exit struct {
 
 func (e *exit) Error() string { return e.msg }
 
+// ExitCode is the status that the error chose.
+func (e *exit) ExitCode() int { return e.code }
+
 // status prints what went wrong and maps it to an exit code.
 func (a *app) status(err error) int {
-	if err == nil {
-		return spec.ExitOK
-	}
-	code := spec.ExitFailure
-	var chosen *exit
-	var refused *control.Error
 	var problems manifest.Problems
-	switch {
-	case errors.As(err, &chosen):
-		code = chosen.code
-	case errors.As(err, &problems):
-		code = spec.ExitInvalid
+	if errors.As(err, &problems) {
 		if a.json {
-			_ = a.print(map[string]any{"valid": false, "problems": problems}, nil)
-			return code
+			if err := a.print(map[string]any{"valid": false, "problems": problems}, nil); err != nil {
+				return spec.ExitFailure
+			}
+			return spec.ExitInvalid
 		}
 		fmt.Fprintln(a.err, problems)
-		return code
-	case errors.Is(err, control.ErrNoNode):
-		code = spec.ExitUnreachable
-		err = fmt.Errorf("%w: start the node, or name its control socket with --socket", err)
-	case errors.Is(err, manifest.ErrOldNode):
-		code = spec.ExitUnsupported
-	case errors.As(err, &refused) && refused.Data != nil && refused.Data.Refusal != "":
-		code = spec.Code(refused.Data.Refusal).Refusal().Exit
+		return spec.ExitInvalid
 	}
-	if msg := err.Error(); msg != "" {
-		fmt.Fprintln(a.err, "meshctl:", msg)
-	}
-	return code
+	return command.Status(a.err, "meshctl", err,
+		command.Hint{Is: control.ErrNoNode, Code: spec.ExitUnreachable, Advice: "start the node, or name its control socket with --socket"},
+		command.Hint{Is: manifest.ErrOldNode, Code: spec.ExitUnsupported})
 }
 
 // print writes v as JSON, or calls plain.
 func (a *app) print(v any, plain func(w io.Writer)) error {
-	if !a.json {
-		plain(a.out)
-		return nil
-	}
-	e := json.NewEncoder(a.out)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return fmt.Errorf("print the result: %w", err)
-	}
-	return nil
+	return command.Print(a.out, a.json, v, plain)
 }
 
 // files are the flags that name manifests.

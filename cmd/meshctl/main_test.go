@@ -11,6 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/alecthomas/kong"
+
+	"fleetmesh.org/fleetmesh/internal/command"
 	"fleetmesh.org/fleetmesh/internal/control"
 	"fleetmesh.org/fleetmesh/internal/manifest"
 	"fleetmesh.org/fleetmesh/spec"
@@ -164,7 +167,7 @@ func TestPlanApplyGet(t *testing.T) {
 func TestExitCodes(t *testing.T) {
 	socket := fakeNode(t)
 	lmdb := file(t, node+"  storage: {engine: lmdb}\n")
-	if code, out, _ := meshctl(t, "", "plan", "-f", lmdb, "--socket", socket); code != spec.ExitRefused || !strings.Contains(out, "eventlog alone") {
+	if code, out, _ := meshctl(t, "", "plan", "-f", lmdb, "--socket", socket); code != spec.ExitRefused || !strings.Contains(out, "this node has the engines") {
 		t.Errorf("plan refused: %d %s", code, out)
 	}
 	if code, _, errOut := meshctl(t, "", "apply", "-f", lmdb, "--socket", socket); code != spec.ExitRefused || !strings.Contains(errOut, "nothing was applied: MeshNode/here spec.storage.engine") {
@@ -248,5 +251,29 @@ func TestDocumentedManifests(t *testing.T) {
 	}
 	if n == 0 {
 		t.Error("there are no examples")
+	}
+}
+
+// Every verb teaches with an example, and every example is a command line that this build understands.
+func TestExamplesAreUnderstood(t *testing.T) {
+	var c cli
+	model := kong.Must(&c, kong.Name("meshctl")).Model
+	if err := command.AddExamples(model, examples); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range command.Lacking(model) {
+		t.Errorf("meshctl %s has no example: write one in its Help, or in examples.go", path)
+	}
+	for _, line := range command.AllExamples(model) {
+		calls, err := command.Calls("meshctl", line)
+		if err != nil || len(calls) == 0 {
+			t.Errorf("example %q calls nothing: %v", line, err)
+		}
+		for _, args := range calls {
+			var fresh cli
+			if _, err := kong.Must(&fresh, kong.Name("meshctl")).Parse(args); err != nil {
+				t.Errorf("example %q: %v", line, err)
+			}
+		}
 	}
 }

@@ -227,7 +227,7 @@ func filters(args []string) ([]nostr.Filter, error) {
 type reqCmd struct {
 	signer
 	Filter []string `arg:"" optional:"" help:"NIP-01 filters as JSON; {} if absent." sep:"none"`
-	Relay  string   `help:"Where to ask." default:"ws://127.0.0.1:7777" placeholder:"URL"`
+	Relay  string   `help:"Where to ask: ws://127.0.0.1:7777 unless said." default:"ws://127.0.0.1:7777" placeholder:"URL"`
 	All    bool     `help:"Page on until everything that matches has come."`
 	Stream bool     `help:"Stay, and print what comes live."`
 }
@@ -294,7 +294,7 @@ func (c *reqCmd) one(a *app, conn *gateway.Conn, fs []nostr.Filter) error {
 type countCmd struct {
 	signer
 	Filter []string `arg:"" optional:"" help:"NIP-01 filters as JSON; {} if absent." sep:"none"`
-	Relay  string   `help:"Where to ask." default:"ws://127.0.0.1:7777" placeholder:"URL"`
+	Relay  string   `help:"Where to ask: ws://127.0.0.1:7777 unless said." default:"ws://127.0.0.1:7777" placeholder:"URL"`
 }
 
 func (c *countCmd) Run(a *app) error {

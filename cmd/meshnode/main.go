@@ -13,6 +13,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"fleetmesh.org/fleetmesh/internal/command"
 	"fleetmesh.org/fleetmesh/internal/control"
 	"fleetmesh.org/fleetmesh/internal/daemon"
 	"fleetmesh.org/fleetmesh/spec"
@@ -36,6 +37,9 @@ type cli struct {
 	Selftest selftestCmd `cmd:"" help:"Probe every NIP that a relay advertises, over its socket." group:"node"`
 	Bench    benchCmd    `cmd:"" help:"Measure this machine: bench verify." group:"node"`
 	Version  versionCmd  `cmd:"" help:"The version of this build." group:"node"`
+
+	Completion completionCmd `cmd:"" help:"Completion of these verbs for a shell: bash, zsh or fish." group:"node"`
+	Man        manCmd        `cmd:"" help:"The manual page." group:"node"`
 
 	Import  importCmd  `cmd:"" help:"Take events from a JSONL file or stdin (as strfry export writes them)." group:"events"`
 	Export  exportCmd  `cmd:"" help:"Write events as JSONL, oldest arrival first." group:"events"`
@@ -74,6 +78,8 @@ type app struct {
 	in   io.Reader
 	out  io.Writer
 	err  io.Writer
+
+	model *kong.Application // the grammar
 }
 
 // exit is an error that chose its status. An empty message prints nothing more.
@@ -84,24 +90,42 @@ type exit struct {
 
 func (e *exit) Error() string { return e.msg }
 
-func main() {
-	var c cli
-	parser := kong.Must(&c,
+// ExitCode is the status that the error chose.
+func (e *exit) ExitCode() int { return e.code }
+
+// grammar makes the parser of the command line.
+func grammar(c *cli, options ...kong.Option) *kong.Kong {
+	parser := kong.Must(c, append([]kong.Option{
 		kong.Name("meshnode"),
-		kong.Description("A Nostr relay that can federate with others and hold them to account.\n\nStart with: meshnode up"),
+		kong.Description(intro),
 		kong.UsageOnError(),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true, WrapUpperBound: 110}),
 		kong.ExplicitGroups([]kong.Group{
 			{Key: "node", Title: "The node"}, {Key: "events", Title: "Events"}, {Key: "store", Title: "The store"},
 			{Key: "identity", Title: "Identity"}, {Key: "federation", Title: "Federation"},
 		}),
-		kong.Exit(func(code int) {
-			if code != 0 {
-				code = spec.ExitUsage
-			}
-			os.Exit(code)
-		}),
-	)
+	}, options...)...)
+	_ = command.AddExamples(parser.Model, examples) // a test says which verb is gone; the others still have theirs
+	return parser
+}
+
+const intro = `A Nostr relay that can federate with others and hold them to account.
+
+Start with: meshnode up
+
+Every verb explains itself with examples: meshnode VERB --help. With --json a verb prints JSON, one object a line; one that lists prints a line for each.
+
+Exit status: 0 done; 1 failed; 2 wrong command line; 3 refused; 4 refused for now; 5 something must be supplied; 6 what was sent is wrong; 7 not done there; 8 nobody answered. The
+verbs for monitoring systems say so in their own help.`
+
+func main() {
+	var c cli
+	parser := grammar(&c, kong.Exit(func(code int) {
+		if code != 0 {
+			code = spec.ExitUsage
+		}
+		os.Exit(code)
+	}))
 	args := os.Args[1:]
 	if len(args) > 0 && args[0] == "help" {
 		args = append(args[1:len(args):len(args)], "--help")
@@ -113,7 +137,7 @@ func main() {
 	parser.FatalIfErrorf(err)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	a := &app{ctx: ctx, dir: daemon.Dir(c.Dir), json: c.JSON, in: os.Stdin, out: os.Stdout, err: os.Stderr}
+	a := &app{ctx: ctx, dir: daemon.Dir(c.Dir), json: c.JSON, in: os.Stdin, out: os.Stdout, err: os.Stderr, model: parser.Model}
 	code := a.status(k.Run(a))
 	stop()
 	os.Exit(code)
@@ -121,49 +145,17 @@ func main() {
 
 // status prints what went wrong and maps it to an exit code.
 func (a *app) status(err error) int {
-	if err == nil {
-		return spec.ExitOK
-	}
-	code := spec.ExitFailure
-	var chosen *exit
-	var refused *control.Error
-	switch {
-	case errors.As(err, &chosen):
-		code = chosen.code
-	case errors.Is(err, control.ErrNoNode):
-		code = spec.ExitUnreachable
-		err = fmt.Errorf("%w: start it with `meshnode up --dir %s`", err, a.dir)
-	case errors.As(err, &refused) && refused.Code == control.CodeParams:
-		code = spec.ExitUsage
-	case errors.As(err, &refused) && refused.Data != nil && refused.Data.Refusal != "":
-		code = spec.Code(refused.Data.Refusal).Refusal().Exit
-	}
-	if msg := err.Error(); msg != "" {
-		fmt.Fprintln(a.err, "meshnode:", msg)
-	}
-	return code
+	return command.Status(a.err, "meshnode", err,
+		command.Hint{Is: control.ErrNoNode, Code: spec.ExitUnreachable, Advice: fmt.Sprintf("start it with `meshnode up --dir %s`", a.dir)})
 }
 
 // print writes v as one JSON line, or calls plain.
 func (a *app) print(v any, plain func(w io.Writer)) error {
-	if !a.json {
-		plain(a.out)
-		return nil
-	}
-	text, err := json.Marshal(v)
-	if err != nil {
-		return fmt.Errorf("print the result: %w", err)
-	}
-	_, err = fmt.Fprintf(a.out, "%s\n", text)
-	return err
+	return command.Print(a.out, a.json, v, plain)
 }
 
-// line writes a step as a JSON line.
-func (a *app) line(v any) {
-	if text, err := json.Marshal(v); err == nil {
-		fmt.Fprintf(a.out, "%s\n", text)
-	}
-}
+// line writes v as one line of JSON.
+func (a *app) line(v any) error { return command.Print(a.out, true, v, nil) }
 
 // call runs one method of the running node.
 func (a *app) call(method string, params, result any, onStep func(json.RawMessage)) error {

@@ -18,8 +18,8 @@ func (c *peerWindowCmd) Help() string {
 	return `A window is priced from two sets of numbers, what this node measured and what the peer's last receipt claims. Anyone can redo the steps.
 
 Examples:
-  meshnode peer window did:nostr:…            every closed window, a line each
-  meshnode peer window did:nostr:… 497219     one, step by step`
+  meshnode peer window did:nostr:…            # every closed window, a line each
+  meshnode peer window did:nostr:… 497219     # one, step by step`
 }
 
 func (c *peerWindowCmd) Run(a *app) error {

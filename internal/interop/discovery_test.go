@@ -34,7 +34,7 @@ type knownNode struct {
 
 func (n *node) known(t *testing.T) (list []knownNode) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(mustRun(t, "", "--dir", n.dir, "--json", "known")), &list); err != nil {
+	if err := jsonLines(mustRun(t, "", "--dir", n.dir, "--json", "known"), &list); err != nil {
 		t.Fatal(err)
 	}
 	return list
@@ -53,7 +53,7 @@ func (n *node) knows(t *testing.T, did string) *knownNode {
 
 func (n *node) peers(t *testing.T) (list []mesh.Peer) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(mustRun(t, "", "--dir", n.dir, "--json", "peer", "list")), &list); err != nil {
+	if err := jsonLines(mustRun(t, "", "--dir", n.dir, "--json", "peer", "list"), &list); err != nil {
 		t.Fatal(err)
 	}
 	return list

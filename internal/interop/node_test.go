@@ -167,6 +167,19 @@ func run(t *testing.T, stdin string, args ...string) (stdout string, code int) {
 	return out.String(), cmd.ProcessState.ExitCode()
 }
 
+// jsonLines reads an object a line into a slice.
+func jsonLines[T any](text string, into *[]T) error {
+	d := json.NewDecoder(strings.NewReader(text))
+	for d.More() {
+		var v T
+		if err := d.Decode(&v); err != nil {
+			return err
+		}
+		*into = append(*into, v)
+	}
+	return nil
+}
+
 // mustRun runs a verb that has to succeed.
 func mustRun(t *testing.T, stdin string, args ...string) string {
 	t.Helper()

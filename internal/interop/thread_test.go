@@ -21,7 +21,7 @@ func (n *node) did(t *testing.T) string {
 func (n *node) peer(t *testing.T) (p mesh.Peer) {
 	t.Helper()
 	var list []mesh.Peer
-	if err := json.Unmarshal([]byte(mustRun(t, "", "--dir", n.dir, "--json", "peer", "list")), &list); err != nil {
+	if err := jsonLines(mustRun(t, "", "--dir", n.dir, "--json", "peer", "list"), &list); err != nil {
 		t.Fatal(err)
 	}
 	if len(list) != 1 {

@@ -67,13 +67,14 @@ var table = []struct {
 	// 5 Operation.
 	{"control", "spec ledger", false},
 	{"cluster", "nostr nostr/negentropy spec control", false},
+	{"command", "spec control", false},
 	{"monitor", "spec control", false},
 	{"manifest", "nostr spec control", false},
 	{"manifest/export", "spec manifest", false},
 	{"daemon", "*", false},
 	{"doctor", "control monitor daemon", false},
-	{"cmd/meshnode", "nostr spec identity ledger control cluster monitor manifest gateway gateway/bridge gateway/border selftest mesh sim daemon doctor", false},
-	{"cmd/meshctl", "spec control manifest manifest/export", false},
+	{"cmd/meshnode", "nostr spec identity ledger control command cluster monitor manifest gateway gateway/bridge gateway/border selftest mesh sim daemon doctor", false},
+	{"cmd/meshctl", "spec control command manifest manifest/export", false},
 }
 
 // outside lists packages that hold tests or helpers for tests only; nothing that ships may import them.
