@@ -21,8 +21,8 @@ import (
 // our close frame instead of a reset.
 const lingering = 2 * time.Second
 
-// conn is one client. Its reader goroutine takes messages in order; its writer goroutine sends what
-// is queued; queries run in lanes beside them.
+// conn is one client. Its reader goroutine takes messages in order; whoever has something for the client queues it and sends what is
+// queued, or leaves that to a writer goroutine if the client is slow; queries run in lanes beside them.
 type conn struct {
 	r      *Relay
 	nc     net.Conn
@@ -41,15 +41,18 @@ type conn struct {
 
 	touched bool // by the batch that is being dealt out; for the fan-out goroutine alone
 
-	wake chan struct{} // there is something to write
-	gone chan struct{} // the writer has ended
+	direct *direct       // nil where a write may have to wait
+	gone   chan struct{} // nothing is written any more
 
 	mu       sync.Mutex
 	room     sync.Cond // on mu: something was written or answered, or the connection ends
 	queue    []outItem
-	owed     int  // octets queued or in writing
-	kept     int  // octets held for after an EOSE; they do not leave until its query ends
-	leaving  bool // the relay shuts down: nothing more is read, what was read is answered
+	rest     []byte // of a write that was not taken whole, to be sent first
+	restOwed int    // what was owed with it
+	writing  bool   // somebody writes, or the writing side has ended
+	owed     int    // octets queued or in writing
+	kept     int    // octets held for after an EOSE; they do not leave until its query ends
+	leaving  bool   // the relay shuts down: nothing more is read, what was read is answered
 	closing  bool
 	discard  bool
 	code     ws.StatusCode
@@ -65,7 +68,7 @@ type conn struct {
 func newConn(r *Relay, nc net.Conn, client netip.Addr) *conn {
 	c := &conn{
 		r: r, nc: nc, client: client, key: policy.ClientKey(client), exempt: r.exempt(client),
-		wake: make(chan struct{}, 1), gone: make(chan struct{}),
+		direct: newDirect(nc), gone: make(chan struct{}),
 	}
 	c.room.L = &c.mu
 	c.keys.Store(new([]nostr.PubKey))
@@ -80,7 +83,6 @@ func (c *conn) serve(early []byte) {
 	defer c.cancel()
 	c.in = newFrameReader(c.nc, c, early, hardFactor*c.r.lim.Load().MaxMessageBytes, c.r.lim.Load().PingInterval, c.r.lim.Load().ReadTimeout)
 	c.greet()
-	go c.write()
 	err := c.read()
 	var closed *closeError
 	var peer *peerClose

@@ -180,7 +180,10 @@ func answerClient(o *offer, v Verdict) {
 	msg := nostr.AppendOK(nil, o.event.ID.String(), v.OK, v.Reason)
 	c.mu.Lock()
 	c.inFlight--
-	c.pushLocked(outItem{head: msg})
+	c.enqueue(outItem{head: msg})
+	if !o.together {
+		c.nudge()
+	}
 	c.room.Broadcast()
 	c.mu.Unlock()
 }

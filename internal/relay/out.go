@@ -31,19 +31,14 @@ func (c *conn) send(msg []byte) { c.push(outItem{head: msg}) }
 // push queues a frame. A client that is owed too much is shed.
 func (c *conn) push(i outItem) {
 	c.mu.Lock()
-	c.pushLocked(i)
+	ok := c.enqueue(i)
 	c.mu.Unlock()
-}
-
-func (c *conn) pushLocked(i outItem) bool {
-	if !c.enqueue(i) {
-		return false
+	if ok {
+		c.writeNow()
 	}
-	c.nudge()
-	return true
 }
 
-// enqueue queues a frame without waking the writer.
+// enqueue queues a frame without waking the writer. The caller holds mu.
 func (c *conn) enqueue(i outItem) bool {
 	if c.closing {
 		return false
@@ -83,11 +78,11 @@ func (c *conn) tooMuch(n int) bool {
 	return true
 }
 
-// nudge wakes the writer.
+// nudge starts the writer if there is something for it and nobody writes. The caller holds mu.
 func (c *conn) nudge() {
-	select {
-	case c.wake <- struct{}{}:
-	default:
+	if !c.writing && (len(c.queue) > 0 || len(c.rest) > 0 || c.closing) {
+		c.writing = true
+		go c.write()
 	}
 }
 
@@ -104,70 +99,107 @@ const flushSize = 64 << 10
 
 var flushBuffers = sync.Pool{New: func() any { b := make([]byte, 0, flushSize); return &b }}
 
-// write is the writer goroutine: it sends all that is queued in as few writes as it can.
+// write is the writer goroutine: it sends all that is queued in as few writes as it can, and ends. It lives only
+// while a client takes less than we have for it: what can be sent at once is sent by writeNow.
 func (c *conn) write() {
-	defer close(c.gone)
-	var spare []outItem
 	for {
 		c.mu.Lock()
-		for len(c.queue) == 0 && !c.closing {
+		items, rest, restOwed := c.queue, c.rest, c.restOwed
+		closing, discard := c.closing, c.discard
+		if len(items) == 0 && len(rest) == 0 && !closing {
+			c.writing = false
 			c.mu.Unlock()
-			<-c.wake
-			c.mu.Lock()
+			return
 		}
-		items, closing, discard := c.queue, c.closing, c.discard
-		c.queue = spare
+		c.queue, c.rest, c.restOwed = nil, nil, 0
 		c.mu.Unlock()
-		healthy := true
+		healthy := len(rest) == 0 // or else the line ends within a frame
 		if !closing || !discard {
-			healthy = c.writeItems(items)
+			healthy = c.writeItems(rest, restOwed, items)
 		}
 		if closing || !healthy {
 			c.finish(healthy)
+			close(c.gone)
 			return
 		}
-		clear(items)
-		spare = items[:0]
-		if cap(items) > 64 {
-			spare = nil
-		}
+		c.recycle(items)
 	}
 }
 
-// writeItems sends the frames. It returns false when the client can no longer be written to.
-func (c *conn) writeItems(items []outItem) bool {
+// keepItems is how many places a queue keeps when it is empty.
+const keepItems = 4
+
+// recycle keeps the memory of a queue that was written, if it is small.
+func (c *conn) recycle(items []outItem) {
+	if cap(items) > keepItems {
+		return
+	}
+	clear(items)
+	c.mu.Lock()
+	if c.queue == nil {
+		c.queue = items[:0]
+	}
+	c.mu.Unlock()
+}
+
+// writeItems sends the rest of what was begun and the frames. It returns false when the client can no longer be written to.
+func (c *conn) writeItems(rest []byte, owed int, items []outItem) bool {
 	bp := flushBuffers.Get().(*[]byte)
-	buf, owed, events := (*bp)[:0], 0, int64(0)
+	buf := append((*bp)[:0], rest...)
 	ok := true
+	from := 0 // items before it are in buf or sent
+	size := len(buf)
 	for i := range items {
 		it := &items[i]
 		n := len(it.head) + len(it.body)
-		if len(buf) > 0 && len(buf)+n > flushSize {
+		if size > 0 && size+n > flushSize {
+			buf = c.appendItems(buf, items[from:i])
 			if ok = c.flush(buf, owed); !ok {
 				break
 			}
-			buf, owed = buf[:0], 0
+			buf, owed, from, size = buf[:0], 0, i, 0
 		}
 		owed += it.size()
-		op := it.op
-		if op == 0 {
-			op = ws.OpText
-		}
-		if it.body == nil {
-			buf = append(appendFrameHeader(buf, op, n), it.head...)
-			continue
-		}
-		events++
-		buf = append(appendFrameHeader(buf, op, n+1), it.head...)
-		buf = append(append(buf, it.body...), ']')
+		size += n
+	}
+	if ok {
+		buf = c.appendItems(buf, items[from:])
 	}
 	ok = ok && c.flush(buf, owed)
-	c.r.m.EventsOut.Add(events)
 	if cap(buf) <= 2*flushSize {
 		*bp = buf[:0]
 		flushBuffers.Put(bp)
 	}
 	return ok
+}
+
+// appendItems appends frames.
+func (c *conn) appendItems(buf []byte, items []outItem) []byte {
+	events := int64(0)
+	for i := range items {
+		if items[i].body != nil {
+			events++
+		}
+		buf = items[i].append(buf)
+	}
+	if events > 0 {
+		c.r.m.EventsOut.Add(events)
+	}
+	return buf
+}
+
+// append appends the frame.
+func (it *outItem) append(buf []byte) []byte {
+	n := len(it.head) + len(it.body)
+	op := it.op
+	if op == 0 {
+		op = ws.OpText
+	}
+	if it.body == nil {
+		return append(appendFrameHeader(buf, op, n), it.head...)
+	}
+	buf = append(appendFrameHeader(buf, op, n+1), it.head...)
+	return append(append(buf, it.body...), ']')
 }
 
 // flush writes once and settles what was owed.

@@ -154,11 +154,22 @@ func (r *Relay) commitLoop() {
 			if v := verdicts[i]; v.Outcome == store.Stored || v.Outcome == store.Ephemeral {
 				fb.live = append(fb.live, o.event)
 			}
+			o.together = len(batch) <= fewOffers
 			r.settle(o, verdicts[i])
+		}
+		if len(batch) <= fewOffers {
+			for _, o := range batch {
+				if o.from != nil {
+					o.from.writeNow()
+				}
+			}
 		}
 		r.fan <- fb
 	}
 }
+
+// fewOffers is up to how many offers of a batch the commit loop writes the answers itself.
+const fewOffers = 8
 
 // gatherBatches appends the groups that are waiting.
 func gatherBatches(ch <-chan []*offer, batch []*offer) []*offer {
@@ -246,33 +257,37 @@ func (r *Relay) insert(events []*nostr.Event, now int64) []Verdict {
 	return verdicts
 }
 
-// dealOut is after how many events at the latest the writers are woken.
+// dealOut is after how many events at the latest what they bring is written.
 const dealOut = 64
 
-// fanLoop carries events to whoever listens, in the order of their commit. Writers are woken when a batch is dealt
-// out, so that each sends what it has got in one piece.
+// fanLoop carries events to whoever listens, in the order of their commit. It is written when there are no more at
+// hand, so that each listener gets what there is in one piece.
 func (r *Relay) fanLoop() {
 	defer r.work.Done()
 	number := uint64(0)
+	dealt := 0
 	for b := range r.fan {
-		for i, e := range b.live {
+		for _, e := range b.live {
 			number++
 			r.index.match(&parcel{e, e.JSON(), b.number}, number)
-			if i%dealOut == dealOut-1 {
-				r.wakeTouched()
+			if dealt++; dealt%dealOut == 0 {
+				r.writeTouched()
 			}
 		}
-		r.wakeTouched()
+		if len(r.fan) == 0 {
+			r.writeTouched()
+		}
 		r.flight.remove(b.offers)
 	}
+	r.writeTouched()
 }
 
-func (r *Relay) wakeTouched() {
-	for i, c := range r.touched {
+func (r *Relay) writeTouched() {
+	for _, c := range r.touched {
 		c.touched = false
-		c.nudge()
-		r.touched[i] = nil
 	}
+	writeAll(r.touched)
+	clear(r.touched)
 	r.touched = r.touched[:0]
 	if cap(r.touched) > 1<<16 {
 		r.touched = nil

@@ -22,13 +22,14 @@ type Verdict struct {
 // offer is one event on its way through the pipeline.
 type offer struct {
 	policy.Request
-	event  *nostr.Event
-	size   int
-	answer func(o *offer, v Verdict) // called once, from a goroutine of the pipeline; must not block
-	from   *conn                     // nil for an offer from within
-	signed bool                      // the signature was found good before
-	held   bool                      // the store has it from another face: it is only passed on
-	ctx    context.Context
+	event    *nostr.Event
+	size     int
+	answer   func(o *offer, v Verdict) // called once, from a goroutine of the pipeline; must not block
+	from     *conn                     // nil for an offer from within
+	together bool                      // whoever settles it has the answer written
+	signed   bool                      // the signature was found good before
+	held     bool                      // the store has it from another face: it is only passed on
+	ctx      context.Context
 }
 
 // ErrDown is returned by Publish once the relay shuts down.

@@ -175,16 +175,23 @@ func (s *sub) query() {
 
 // settle ends the initial answer.
 func (s *sub) settle(hints []string) {
+	if s.conclude(hints) {
+		s.c.writeNow()
+	}
+}
+
+// conclude queues what is left of the answer.
+func (s *sub) conclude(hints []string) bool {
 	c := s.c
 	now := c.r.now().Unix()
 	c.r.flight.mark(s.burst.rows)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s.dead || !s.pass() {
-		return
+		return false
 	}
 	s.burst = burst{}
-	c.pushLocked(outItem{head: nostr.AppendEOSE(nil, s.id, hints...)})
+	c.enqueue(outItem{head: nostr.AppendEOSE(nil, s.id, hints...)})
 	held := s.held
 	s.held, s.streaming = nil, false
 	s.sentUpTo = c.r.batches.Load()
@@ -193,9 +200,10 @@ func (s *sub) settle(hints []string) {
 	}
 	for i := range held {
 		if !held[i].event.ExpiredAt(now) {
-			c.pushLocked(outItem{head: s.head, body: held[i].text})
+			c.enqueue(outItem{head: s.head, body: held[i].text})
 		}
 	}
+	return true
 }
 
 // emit sends the burst, waiting while the client is owed too much. It returns false when there is
@@ -208,8 +216,8 @@ func (s *sub) emit() bool {
 	}
 	c.mu.Lock()
 	ok := !s.dead && !c.closing && s.pass()
-	c.mu.Unlock()
 	c.nudge()
+	c.mu.Unlock()
 	s.burst.reset()
 	return ok
 }
