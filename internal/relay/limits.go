@@ -40,7 +40,7 @@ type Limits struct {
 
 	MaxNegSessions int           // of one connection (default 16)
 	MaxNegRecords  int           // of one NEG-OPEN (default 10,000,000)
-	NegFrameBytes  int           // of one NEG-MSG before hex (default 60,000)
+	NegFrameBytes  int           // of one NEG-MSG before hex, or as many as the client's largest had (default 60,000)
 	NegIdle        time.Duration // after which a session is closed (default 2 min)
 	MaxHLLEvents   int           // up to which COUNT adds a HyperLogLog (default 200,000)
 

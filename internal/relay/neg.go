@@ -122,6 +122,7 @@ func (n *negSession) reconcile(msg []byte) {
 		n.mu.Unlock()
 		return
 	}
+	n.server.Permit(len(msg)) // whoever sends messages of a size takes them as well
 	answer, err := n.server.Reconcile(msg)
 	n.timer.Reset(n.c.r.lim.Load().NegIdle)
 	n.mu.Unlock()

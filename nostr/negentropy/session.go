@@ -153,6 +153,13 @@ type Server struct{ side }
 // stay within frameLimit bytes (0: no limit).
 func NewServer(set Set, frameLimit int) *Server { return &Server{newSide(set, frameLimit)} }
 
+// Permit raises the frame limit, if there is one, to n bytes.
+func (s *Server) Permit(n int) {
+	if s.limit > 0 {
+		s.limit = max(s.limit, n)
+	}
+}
+
 // Reconcile returns the answer to a message. A message of another protocol
 // version is answered by our version alone; one that cannot be read gives an
 // error that wraps ErrSyntax.

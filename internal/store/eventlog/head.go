@@ -12,6 +12,7 @@ import (
 // head is where new events go: a few thousand at most, in order of arrival, indexed by maps.
 // When it is full it becomes a segment in memory.
 type head struct {
+	uid    uint64 // unique in this process, for caches; of the segments' numbers
 	mu     sync.RWMutex
 	docs   []doc
 	events []*nostr.Event
@@ -21,7 +22,7 @@ type head struct {
 }
 
 func newHead() *head {
-	return &head{ids: make(map[nostr.ID]uint32), terms: make(map[term][]uint32)}
+	return &head{uid: segmentUID.Add(1), ids: make(map[nostr.ID]uint32), terms: make(map[term][]uint32)}
 }
 
 // add appends a document. It is seen by readers from its lsn on.
@@ -61,6 +62,21 @@ func (h *head) find(id *nostr.ID, vis uint64) (d doc, e *nostr.Event, n uint32, 
 		return doc{}, nil, 0, false
 	}
 	return h.docs[n], h.events[n], n, true
+}
+
+// holds returns the times from <= now < until between which no document expires.
+func (h *head) holds(now int64) (from, until int64) {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	from, until = minTime, maxTime
+	for i := range h.docs {
+		if at := h.docs[i].expires; at <= now {
+			from = max(from, at)
+		} else {
+			until = min(until, at)
+		}
+	}
+	return from, until
 }
 
 // segment makes a segment of the living. It is called when nothing is unpublished.

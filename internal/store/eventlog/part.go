@@ -63,6 +63,30 @@ func (p *part) lowerIn(b *negentropy.Item, lo, hi int) int {
 	return lo
 }
 
+// gallop returns the first place of lo <= i <= hi that is not below b, looking near a place first.
+func (p *part) gallop(b *negentropy.Item, near, lo, hi int) int {
+	near = min(max(near, lo), hi)
+	if near == hi || !p.below(near, b) {
+		for step := 1; lo < near; step *= 2 {
+			if at := max(lo, near-step); p.below(at, b) {
+				return p.lowerIn(b, at+1, near)
+			} else {
+				near = at
+			}
+		}
+		return lo
+	}
+	lo = near + 1
+	for step := 1; lo < hi; step *= 2 {
+		at := min(hi-1, lo+step)
+		if !p.below(at, b) {
+			return p.lowerIn(b, lo, at)
+		}
+		lo = at + 1
+	}
+	return hi
+}
+
 func (p *part) below(i int, b *negentropy.Item) bool {
 	if p.items != nil {
 		return p.items[i].Compare(*b) < 0
@@ -213,11 +237,14 @@ func (s *slice) countTo(i int) int {
 	return n
 }
 
-// sumTo returns the sum of the unmasked places below i.
+// sumTo returns the sum of the unmasked places below i: from the nearer of the sums around it.
 func (s *slice) sumTo(i int) negentropy.Sum {
 	b := i / blockDocs
-	if i == s.part.n {
-		b = (i + blockDocs - 1) / blockDocs
+	end := min((b+1)*blockDocs, s.part.n)
+	if i-b*blockDocs > end-i {
+		b++
+	} else {
+		end = b * blockDocs
 	}
 	var sum negentropy.Sum
 	if s.out != nil {
@@ -225,13 +252,26 @@ func (s *slice) sumTo(i int) negentropy.Sum {
 	} else {
 		sum = s.block(b)
 	}
-	for k := b * blockDocs; k < i; k++ {
-		if s.out == nil || s.out[b]>>(k%blockDocs)&1 == 0 {
-			it := s.item(k)
-			sum.Add(&it.ID)
+	if end <= i {
+		s.addUp(&sum, end, i)
+		return sum
+	}
+	var less negentropy.Sum
+	s.addUp(&less, i, end)
+	return sum.Minus(less)
+}
+
+// addUp adds the unmasked places lo <= i < hi to a sum.
+func (s *slice) addUp(sum *negentropy.Sum, lo, hi int) {
+	for k := lo; k < hi; k++ {
+		if s.out == nil || s.out[k/blockDocs]>>(k%blockDocs)&1 == 0 {
+			if s.items != nil {
+				sum.Add(&s.items[k].ID)
+			} else {
+				sum.Add(s.seg.id(s.doc(k)))
+			}
 		}
 	}
-	return sum
 }
 
 // place returns the place of a rank.

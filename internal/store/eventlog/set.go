@@ -10,15 +10,32 @@ import (
 )
 
 // set is a negentropy set over the slices of a snapshot. It copies nothing: ranks, items and
-// sums are found in the slices by search.
+// sums are found in the slices by search. Whoever reconciles asks in rising order, so each search starts
+// from what the last one found.
 type set struct {
 	slices []*slice
 	n      int
 	memo   map[int]negentropy.Sum // sums before ranks that were asked for
-	at     int                    // rank at which pos stands
-	pos    []int                  // rank within each slice
-	win    []window               // room for locate
-	cut    []window
+
+	at     int    // rank at which pos stands
+	pos    []spot // where that is in each slice
+	heads  []negentropy.Item
+	headed bool   // heads are the items at pos
+	high   int    // rank that the last Search found
+	top    []spot // where that is in each slice
+	marks  []mark // the last sum in each slice
+
+	win []window // room for locate
+	cut []window
+}
+
+// spot is a place in a slice and its rank.
+type spot struct{ place, rank int }
+
+// mark is a sum that is known.
+type mark struct {
+	place int
+	sum   negentropy.Sum // of the unmasked places below place
 }
 
 // Set implements store.Store. It costs a look at each segment: what a filter has in
@@ -32,7 +49,7 @@ func (s *Store) Set(ctx context.Context, filters []nostr.Filter, view store.View
 		return v, func() {}, err
 	}
 	n := s.snapshot()
-	out := &set{memo: make(map[int]negentropy.Sum), at: -1}
+	out := &set{memo: make(map[int]negentropy.Sum)}
 	g := s.gatherer(n, filters, &view, now)
 	for _, seg := range n.v.segments() {
 		if seg.n == 0 {
@@ -51,7 +68,7 @@ func (s *Store) Set(ctx context.Context, filters []nostr.Filter, view store.View
 	}
 	p := g.head()
 	out.add(g.cut(p, &overlay{}))
-	out.pos = make([]int, len(out.slices))
+	out.begin()
 	return out, n.release, nil
 }
 
@@ -135,8 +152,15 @@ func (g *gatherer) part(seg *segment) (*part, *overlay, error) {
 	return p, o, nil
 }
 
-// head returns what the filters have in the head.
+// head returns what the filters have in the head. It is kept until the next change.
 func (g *gatherer) head() *part {
+	h := g.n.v.head
+	k := partKey{h.uid, g.key}
+	if p, o := g.n.s.cache.get(k); p != nil && o.vis == g.n.vis && o.from <= g.now && g.now < o.until {
+		return p
+	}
+	o := &overlay{vis: g.n.vis}
+	o.from, o.until = h.holds(g.now)
 	items := []negentropy.Item{}
 	for _, c := range g.scans {
 		if c.p.nothing {
@@ -150,6 +174,7 @@ func (g *gatherer) head() *part {
 	items = slices.Compact(items)
 	p := &part{items: items, n: len(items)}
 	p.sumUp()
+	g.n.s.cache.put(k, p, o)
 	return p
 }
 
@@ -206,17 +231,42 @@ func (t *set) add(s *slice) {
 // Len implements negentropy.Set.
 func (t *set) Len() int { return t.n }
 
+// begin stands the set at its beginning.
+func (t *set) begin() {
+	t.pos, t.top = make([]spot, len(t.slices)), make([]spot, len(t.slices))
+	t.heads, t.marks = make([]negentropy.Item, len(t.slices)), make([]mark, len(t.slices))
+	for i, s := range t.slices {
+		t.pos[i] = spot{s.lo, 0}
+		t.top[i] = t.pos[i]
+		t.marks[i] = mark{s.lo, s.before}
+	}
+}
+
 // Search implements negentropy.Set.
 func (t *set) Search(b negentropy.Item) int {
 	rank := 0
 	var sum negentropy.Sum
-	for _, s := range t.slices {
-		place := min(max(s.lower(&b), s.lo), s.hi)
-		rank += s.countTo(place) - s.first
-		sum = sum.Plus(s.sumTo(place).Minus(s.before))
+	for i, s := range t.slices {
+		place := s.gallop(&b, t.top[i].place, s.lo, s.hi)
+		t.top[i] = spot{place, s.countTo(place) - s.first}
+		rank += t.top[i].rank
+		sum = sum.Plus(t.sumTo(i, place))
 	}
+	t.high = rank
 	t.remember(rank, sum)
 	return rank
+}
+
+// sumTo returns the sum of a slice's items below a place.
+func (t *set) sumTo(i, place int) negentropy.Sum {
+	s, m := t.slices[i], &t.marks[i]
+	if from := place - m.place; from >= 0 && from <= blockDocs/2 {
+		s.addUp(&m.sum, m.place, place)
+	} else {
+		m.sum = s.sumTo(place)
+	}
+	m.place = place
+	return m.sum.Minus(s.before)
 }
 
 // maxMemo bounds the sums that a set remembers.
@@ -231,46 +281,92 @@ func (t *set) remember(rank int, sum negentropy.Sum) {
 
 // Item implements negentropy.Set.
 func (t *set) Item(i int) negentropy.Item {
-	if i != t.at {
-		if i != t.at+1 || t.at < 0 {
-			t.locate(i)
-		} else {
-			b, _ := t.smallest()
-			t.pos[b]++
-		}
-		t.at = i
+	if i == t.at+1 {
+		t.step()
+	} else if i != t.at {
+		t.locate(i)
 	}
-	_, it := t.smallest()
-	return it
+	return t.heads[t.smallest()]
+}
+
+// step goes on to the next item.
+func (t *set) step() {
+	b := t.smallest()
+	s := t.slices[b]
+	p := &t.pos[b]
+	p.place = s.place(p.rank) + 1
+	p.rank++
+	if p.rank < s.n {
+		t.heads[b] = s.item(s.place(p.rank))
+	}
+	t.at++
 }
 
 // smallest returns the slice whose item at pos comes first.
-func (t *set) smallest() (best int, first negentropy.Item) {
-	best = -1
-	for i, s := range t.slices {
-		if t.pos[i] >= s.n {
-			continue
+func (t *set) smallest() int {
+	if !t.headed {
+		for i, s := range t.slices {
+			if p := t.pos[i].rank; p < s.n {
+				t.heads[i] = s.item(s.place(p))
+			}
 		}
-		if it := s.item(s.place(t.pos[i])); best < 0 || it.Compare(first) < 0 {
-			best, first = i, it
+		t.headed = true
+	}
+	best := -1
+	for i, s := range t.slices {
+		if t.pos[i].rank < s.n && (best < 0 || t.heads[i].Compare(t.heads[best]) < 0) {
+			best = i
 		}
 	}
-	return best, first
+	return best
 }
 
 // window is where in a slice the search of locate still looks: places, and their ranks.
 type window struct{ lo, hi, loRank, hiRank int }
 
+// windows returns where rank k can be: between the ranks whose spots are known.
+func (t *set) windows(k int) []window {
+	var low, high []spot
+	switch lower, upper := min(t.at, t.high), max(t.at, t.high); {
+	case upper <= k:
+		low = t.spots(upper)
+	case lower >= k:
+		high = t.spots(lower)
+	default:
+		low, high = t.spots(lower), t.spots(upper)
+	}
+	win := t.win[:0]
+	for i, s := range t.slices {
+		w := window{s.lo, s.hi, 0, s.n}
+		if low != nil {
+			w.lo, w.loRank = low[i].place, low[i].rank
+		}
+		if high != nil {
+			w.hi, w.hiRank = high[i].place, high[i].rank
+		}
+		win = append(win, w)
+	}
+	return win
+}
+
+// spots returns those of a rank that is known.
+func (t *set) spots(k int) []spot {
+	if k == t.at {
+		return t.pos
+	}
+	return t.top
+}
+
 // locate sets pos so that k items are before it: it narrows a window in every slice around
 // the middle item of the widest.
 func (t *set) locate(k int) {
-	t.at = k
-	win := t.win[:0]
-	for _, s := range t.slices {
-		win = append(win, window{s.lo, s.hi, 0, s.n})
+	win := t.windows(k)
+	before := k
+	for i := range win {
+		before -= win[i].loRank
 	}
 	cut := t.cut[:0]
-	for k > 0 {
+	for before > 0 {
 		wide := 0
 		for i := range win {
 			if win[i].hiRank-win[i].loRank > win[wide].hiRank-win[wide].loRank {
@@ -283,30 +379,34 @@ func (t *set) locate(k int) {
 		below := 0
 		cut = cut[:0]
 		for i, s := range t.slices {
-			at := s.lowerIn(&pivot, win[i].lo, win[i].hi)
-			rank := s.countTo(at) - s.first
+			at, rank := pivotPlace, 0
+			if i != wide {
+				at = s.lowerIn(&pivot, win[i].lo, win[i].hi)
+			}
+			rank = s.countTo(at) - s.first
 			below += rank - win[i].loRank
 			cut = append(cut, window{lo: at, loRank: rank})
 		}
-		if k <= below {
+		if before <= below {
 			for i := range win {
 				win[i].hi, win[i].hiRank = cut[i].lo, cut[i].loRank
 			}
-			if k == below {
+			if before == below {
 				copy(win, cut)
 				break
 			}
 			continue
 		}
-		k -= below + 1 // and the pivot itself
+		before -= below + 1 // and the pivot itself
 		for i := range win {
 			win[i].lo, win[i].loRank = cut[i].lo, cut[i].loRank
 		}
 		win[wide].lo, win[wide].loRank = pivotPlace+1, win[wide].loRank+1
 	}
 	for i := range win {
-		t.pos[i] = win[i].loRank
+		t.pos[i] = spot{win[i].lo, win[i].loRank}
 	}
+	t.at, t.headed = k, false
 	t.win, t.cut = win, cut
 }
 
@@ -326,12 +426,8 @@ func (t *set) prefix(k int) (sum negentropy.Sum) {
 		if t.at != k {
 			t.locate(k)
 		}
-		for i, s := range t.slices {
-			place := s.hi
-			if t.pos[i] < s.n {
-				place = s.place(t.pos[i])
-			}
-			sum = sum.Plus(s.sumTo(place).Minus(s.before))
+		for i := range t.slices {
+			sum = sum.Plus(t.sumTo(i, t.pos[i].place))
 		}
 	}
 	t.remember(k, sum)
