@@ -16,16 +16,18 @@ type syncCmd struct {
 	Filter    string `help:"Only events that match this NIP-01 filter." default:"{}"`
 	NoPaging  bool   `help:"Fail where the relay refuses NIP-77, instead of paging with REQ."`
 	Auth      bool   `help:"Answer the relay's challenges (NIP-42) with the node's key."`
+	Own       bool   `help:"The other relay is your own: move also what never crosses between networks, such as direct messages."`
 	Proxy     string `help:"Go through this proxy." placeholder:"socks5://HOST:PORT"`
 }
 
 func (c *syncCmd) Help() string {
 	var b strings.Builder
 	b.WriteString(`Reconciles this node's store with another relay by NIP-77, and moves what is missing. A run that was cut is continued by running it again;
-a run against a relay that has not changed moves nothing. Works on a running node and on a stopped one.
+a run against a relay that has not changed moves nothing. Works on a running node and on a stopped one. Direct messages, wallet and signer traffic,
+protected and expired events stay where they are; --own moves the kinds among them too.
 
 Examples:
-  meshnode sync wss://your.old.relay
+  meshnode sync --own wss://your.old.relay
   meshnode sync --direction both --filter '{"kinds":[0,3,10002]}' wss://relay.example.org
 
 Exit codes:
@@ -44,7 +46,7 @@ func (c *syncCmd) Run(a *app) error {
 	if _, err := relayURL(c.URL); err != nil {
 		return err
 	}
-	p := daemon.SyncParams{URL: c.URL, Direction: c.Direction, Filter: filter, NoPaging: c.NoPaging, Auth: c.Auth, Proxy: c.Proxy}
+	p := daemon.SyncParams{URL: c.URL, Direction: c.Direction, Filter: filter, NoPaging: c.NoPaging, Auth: c.Auth, Own: c.Own, Proxy: c.Proxy}
 	bar := a.progress("sync", 0)
 	step := func(s daemon.SyncStep) {
 		if a.json {

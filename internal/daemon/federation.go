@@ -268,11 +268,22 @@ func (f *federation) passOn(ctx context.Context, h *host.Host) {
 	}
 }
 
-// take offers what a peer delivered, or attached, to the relay's own path.
+// take offers what a peer delivered, or attached, to the relay's own path. What never crosses is refused, whatever the peer thinks of it.
 func (f *federation) take(ctx context.Context, events []*nostr.Event) ([]store.Outcome, error) {
-	out, err := f.n.relay.Sink(policy.FromMesh).Offer(ctx, events)
+	out := make([]store.Outcome, len(events))
+	var pass []*nostr.Event
+	var at []int
+	for i, stop := range crossing(ctx, events) {
+		if out[i] = store.Refused; stop.Word == "" {
+			pass, at = append(pass, events[i]), append(at, i)
+		}
+	}
+	got, err := f.n.relay.Sink(policy.FromMesh).Offer(ctx, pass)
 	if err != nil {
 		return nil, fmt.Errorf("take a peer's events: %w", err)
+	}
+	for k, i := range at {
+		out[i] = got[k]
 	}
 	return out, nil
 }

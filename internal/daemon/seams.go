@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"fleetmesh.org/fleetmesh/internal/gateway"
 	"fleetmesh.org/fleetmesh/internal/identity"
 	"fleetmesh.org/fleetmesh/internal/policy"
 	"fleetmesh.org/fleetmesh/nostr"
@@ -54,9 +55,24 @@ func (s seams) run(ctx context.Context, n *node) {
 	work.Wait()
 }
 
-// leaving asks pluginOut about an event that is about to be delivered to a peer.
+// boundary is what never crosses, by whatever road; gift wraps go their own way.
+var boundary policy.Boundary
+
+// leaving asks about an event that is about to be delivered to a peer: whether it may cross at all, and pluginOut.
 func (s seams) leaving(ctx context.Context, peer nostr.PubKey, e *nostr.Event) bool {
+	if boundary.Stops(ctx, e, time.Now().Unix()) != "" {
+		return false
+	}
 	return s.out.Ask(ctx, []*policy.Request{{Event: e, Source: policy.FromStore, Info: identity.FormatDID(peer), Now: time.Now().Unix()}})[0] == nil
+}
+
+// crossing says for each event why it may not cross between networks, as a sync is told it.
+func crossing(ctx context.Context, events []*nostr.Event) []gateway.Stop {
+	out := make([]gateway.Stop, len(events))
+	for i, e := range events {
+		out[i].Word = boundary.Stops(ctx, e, time.Now().Unix())
+	}
+	return out
 }
 
 // SeamsStatus tells how the seams stand.

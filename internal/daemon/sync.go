@@ -7,12 +7,14 @@ import (
 	"io"
 	"log/slog"
 	"net/url"
+	"path/filepath"
 	"time"
 
 	"fleetmesh.org/fleetmesh/internal/control"
 	"fleetmesh.org/fleetmesh/internal/gateway"
 	"fleetmesh.org/fleetmesh/internal/policy"
 	"fleetmesh.org/fleetmesh/internal/store"
+	"fleetmesh.org/fleetmesh/internal/trail"
 	"fleetmesh.org/fleetmesh/nostr"
 )
 
@@ -24,6 +26,8 @@ type SyncParams struct {
 	NoPaging  bool            `json:"no_paging,omitempty"`
 	Auth      bool            `json:"auth,omitempty"`  // answer the relay's challenges with the node's key
 	Proxy     string          `json:"proxy,omitempty"` // socks5://, http:// or https://
+	// Own says that the other relay is the operator's own: then also kinds move that never cross between networks.
+	Own bool `json:"own,omitempty"`
 }
 
 // SyncStep tells how far a sync has come, and in the end what it did.
@@ -48,6 +52,7 @@ type syncJob struct {
 	sink  gateway.Sink
 	key   *nostr.SecretKey
 	proxy string // where the request names none
+	trail *trail.Book
 	log   *slog.Logger
 }
 
@@ -58,6 +63,10 @@ func (j *syncJob) run(ctx context.Context, p SyncParams, step func(SyncStep)) (S
 		return SyncStep{}, control.BadParams("%v", err)
 	}
 	opt := gateway.SyncOptions{Direction: d, Sink: j.sink, NoPaging: p.NoPaging, Log: j.log, View: policy.NewGate(policy.PrivateKinds, true).View(nil)}
+	if !p.Own {
+		opt.In, opt.Out = crossing, crossing
+	}
+	opt.Offered = j.left(p.URL)
 	if len(p.Filter) > 0 {
 		if opt.Filter, err = nostr.ParseFilter(p.Filter); err != nil {
 			return SyncStep{}, control.BadParams("filter: %v", err)
@@ -75,7 +84,11 @@ func (j *syncJob) run(ctx context.Context, p SyncParams, step func(SyncStep)) (S
 			return SyncStep{}, control.BadParams("proxy: %v", err)
 		}
 	}
-	if opt.Peer, err = gateway.OpenPeerMemory(j.dir.Peers(), p.URL, time.Now().Unix()); err != nil {
+	memory := j.dir.Peers()
+	if p.Own { // what is remembered otherwise holds what must not cross against the relay
+		memory = filepath.Join(memory, "own")
+	}
+	if opt.Peer, err = gateway.OpenPeerMemory(memory, p.URL, time.Now().Unix()); err != nil {
 		return SyncStep{}, fmt.Errorf("open what is remembered of %s: %w", p.URL, err)
 	}
 	defer opt.Peer.Close()
@@ -97,6 +110,21 @@ func (j *syncJob) run(ctx context.Context, p SyncParams, step func(SyncStep)) (S
 	return end, nil
 }
 
+// left makes the function that writes down what a relay took.
+func (j *syncJob) left(url string) func(*nostr.Event, gateway.Answer) {
+	if norm, err := nostr.NormalizeRelayURL(url); err == nil {
+		url = norm
+	}
+	return func(e *nostr.Event, a gateway.Answer) {
+		if gateway.Prefix(a.Reason) == "duplicate" {
+			return
+		}
+		if err := j.trail.Add(trail.Departure{Event: e.ID, Road: "sync", To: url, At: time.Now().Unix()}); err != nil {
+			j.log.Error("what left is not written down", "relay", url, "err", err)
+		}
+	}
+}
+
 // Sync runs a sync on a stopped node.
 func (o *Offline) Sync(ctx context.Context, dir Dir, p SyncParams, step func(SyncStep)) (SyncStep, error) {
 	j := &syncJob{dir: dir, store: o.store, sink: &gateway.StoreSink{Store: o.store, Policy: o.policy}, log: slog.New(slog.DiscardHandler)}
@@ -105,6 +133,10 @@ func (o *Offline) Sync(ctx context.Context, dir Dir, p SyncParams, step func(Syn
 		return SyncStep{}, err
 	}
 	j.proxy = cfg.Spec.Proxy
+	if j.trail, err = trail.Open(dir.trail()); err != nil {
+		return SyncStep{}, err
+	}
+	defer j.trail.Close()
 	if p.Auth {
 		k, err := dir.LoadKeys()
 		if err != nil {
@@ -120,7 +152,7 @@ func (n *node) sync(ctx context.Context, raw json.RawMessage, notify func(any)) 
 	if err := control.Params(raw, &p); err != nil {
 		return nil, err
 	}
-	j := &syncJob{dir: n.opt.Dir, store: n.store, sink: n.relay.Sink(policy.FromSync), key: n.secret, proxy: n.cfg.Spec.Proxy, log: n.log}
+	j := &syncJob{dir: n.opt.Dir, store: n.store, sink: n.relay.Sink(policy.FromSync), key: n.secret, proxy: n.cfg.Spec.Proxy, trail: n.trail, log: n.log}
 	return j.run(ctx, p, func(s SyncStep) { notify(s) })
 }
 
