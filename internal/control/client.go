@@ -3,6 +3,7 @@ package control
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -53,13 +54,11 @@ func (c *Client) Call(ctx context.Context, method string, params, result any, on
 		return fmt.Errorf("encode the call of %s: %w", method, err)
 	}
 	defer context.AfterFunc(ctx, func() { c.conn.Close() })()
-	if _, err := c.conn.Write(append(line, '\n')); err != nil {
-		return c.lost(ctx, method, err)
-	}
+	_, wrote := c.conn.Write(append(line, '\n'))
 	for {
-		line, err := readLine(c.r)
+		line, err := readLine(c.r) // a node that turns its caller away says why before it closes
 		if err != nil {
-			return c.lost(ctx, method, err)
+			return c.lost(ctx, method, cmp.Or(wrote, err))
 		}
 		var msg struct {
 			response

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // Handler serves one method. notify sends a progress step to the caller; it may be called until the
@@ -71,14 +72,65 @@ func (s *Server) Close() error {
 	return err
 }
 
+// MaxConnections is how many callers may be connected at one time.
+const MaxConnections = 64
+
+// writeTimeout is how long a caller may take to read an answer, a part of it at a time.
+const writeTimeout = 30 * time.Second
+
 func (s *Server) accept() {
+	room := make(chan struct{}, MaxConnections)
 	for {
 		conn, err := s.ln.Accept()
-		if err != nil {
+		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		s.wg.Go(func() { s.serve(conn) })
+		if err != nil { // such as no file descriptor left: the next may succeed
+			select {
+			case <-s.ctx.Done():
+				return
+			case <-time.After(50 * time.Millisecond):
+			}
+			continue
+		}
+		err = trusted(conn)
+		if err == nil {
+			select {
+			case room <- struct{}{}:
+				s.wg.Go(func() {
+					defer func() { <-room }()
+					s.serve(conn)
+				})
+				continue
+			case <-time.After(time.Second): // those who are going may need a moment
+				err = fmt.Errorf("%d callers are connected already, the most that the control socket takes", MaxConnections)
+			}
+		}
+		turnAway(conn, err)
 	}
+}
+
+// turnAway says why a caller is not served, and closes.
+func turnAway(conn net.Conn, err error) {
+	_ = conn.SetWriteDeadline(time.Now().Add(time.Second))
+	_ = json.NewEncoder(conn).Encode(response{Version: "2.0", ID: json.RawMessage("null"), Error: &Error{Code: CodeRefused, Message: err.Error()}}) // who does not listen is closed all the same
+	conn.Close()
+}
+
+// patient writes to a caller, who may take only so long.
+type patient struct{ net.Conn }
+
+func (p patient) Write(b []byte) (n int, err error) {
+	for n < len(b) {
+		if err := p.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+			return n, err
+		}
+		m, err := p.Conn.Write(b[n:min(len(b), n+1<<20)])
+		if n += m; err != nil {
+			return n, err
+		}
+	}
+	return n, nil
 }
 
 // serve answers one connection's calls in turn; a caller that wants two at once opens two connections.
@@ -96,6 +148,9 @@ func (s *Server) serve(conn net.Conn) {
 		r := bufio.NewReaderSize(conn, 64<<10)
 		for {
 			line, err := readLine(r)
+			if errors.Is(err, errTooLong) {
+				line, err = nil, nil // what follows cannot be understood: say so and close
+			}
 			if err != nil {
 				return
 			}
@@ -106,9 +161,13 @@ func (s *Server) serve(conn net.Conn) {
 			}
 		}
 	})
-	out := json.NewEncoder(conn)
+	out := json.NewEncoder(patient{conn})
 	out.SetEscapeHTML(false)
 	for line := range lines {
+		if line == nil {
+			_ = out.Encode(response{Version: "2.0", ID: json.RawMessage("null"), Error: &Error{Code: CodeInvalid, Message: errTooLong.Error()}}) // it is closed all the same
+			return
+		}
 		if err := s.answer(ctx, line, out); err != nil {
 			return
 		}
@@ -166,6 +225,8 @@ type Hello struct {
 	Methods  []string `json:"methods"`
 }
 
+var errTooLong = fmt.Errorf("a control message has more than %d octets", MaxLine)
+
 // readLine reads one object's line, bounded by MaxLine.
 func readLine(r *bufio.Reader) ([]byte, error) {
 	var line []byte
@@ -173,7 +234,7 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 		part, err := r.ReadSlice('\n')
 		line = append(line, part...)
 		if len(line) > MaxLine {
-			return nil, fmt.Errorf("a control message has more than %d bytes", MaxLine)
+			return nil, errTooLong
 		}
 		switch {
 		case err == nil:

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"fleetmesh.org/fleetmesh/internal/control"
+	"fleetmesh.org/fleetmesh/internal/gateway/bridge"
 	"fleetmesh.org/fleetmesh/internal/identity"
 	"fleetmesh.org/fleetmesh/internal/mesh"
 	"fleetmesh.org/fleetmesh/nostr"
@@ -18,13 +19,13 @@ import (
 
 // method makes a handler of a function with typed parameters.
 func method[P, R any](f func(context.Context, P) (R, error)) control.Handler {
-	return func(ctx context.Context, raw json.RawMessage, _ func(any)) (any, error) {
+	return control.Shaped[P, none, R](func(ctx context.Context, raw json.RawMessage, _ func(any)) (any, error) {
 		var p P
 		if err := control.Params(raw, &p); err != nil {
 			return nil, err
 		}
 		return f(ctx, p)
-	}
+	})
 }
 
 type none struct{}
@@ -40,9 +41,9 @@ func (n *node) methods() map[string]control.Handler {
 			return exportPage(ctx, n.store, p, time.Now().Unix())
 		}),
 		"store.fingerprint": method(n.fingerprint),
-		"relay.sync":        n.sync,
-		"bridge.sync":       n.bridgeSync,
-		"bridge.run":        n.bridgeRun,
+		"relay.sync":        control.Shaped[SyncParams, SyncStep, SyncStep](n.sync),
+		"bridge.sync":       control.Shaped[BridgeParams, bridge.Pass, BridgeSynced](n.bridgeSync),
+		"bridge.run":        control.Shaped[BridgeParams, BridgeStep, none](n.bridgeRun),
 		"bridge.status":     method(n.bridges.status),
 		"did.resolve":       method(n.resolve),
 		"node.id":           method(n.identify),
