@@ -12,6 +12,7 @@ import (
 type blobsCmd struct {
 	Status   blobsStatusCmd   `cmd:"" default:"1" help:"How many blobs are held, and how many octets each key moved."`
 	Trace    blobsTraceCmd    `cmd:"" help:"Follow an event to the blobs that it names, and these to the places that hold them."`
+	Fetch    blobsFetchCmd    `cmd:"" help:"Copy a blob from a peer, on the budget of its grant, verified by its hash."`
 	Erase    blobsEraseCmd    `cmd:"" help:"Erase a blob, whoever owns it, and show this place's signed answer."`
 	Erasures blobsErasuresCmd `cmd:"" help:"The signed answers about erasures at this place."`
 }
@@ -58,6 +59,33 @@ func (c *blobsTraceCmd) Run(a *app) error {
 		for _, p := range places {
 			fmt.Fprintf(w, "%s  %s: %s %s\n", p.SHA256, p.Place, p.Holds, p.Cause)
 		}
+	})
+}
+
+type blobsFetchCmd struct {
+	Peer string `arg:"" help:"DID of the peer."`
+	Blob string `arg:"" help:"SHA-256 in hex, or CID."`
+}
+
+func (c *blobsFetchCmd) Help() string {
+	return `Both ends count one req and the blob's octets in blob_bytes. A grant opens with a blob_bytes of zero: the peer's operator raises it, with
+meshnode peer amend.
+
+Example:
+  meshnode blobs fetch did:nostr:… b1674191a88ec5cdd733e4240a81803105dc412d6c6708d53ab94fc248f4f553`
+}
+
+func (c *blobsFetchCmd) Run(a *app) error {
+	var f daemon.FetchedBlob
+	if err := a.call("blobs.fetch", daemon.FetchBlobParams{Peer: c.Peer, Blob: c.Blob}, &f, nil); err != nil {
+		return err
+	}
+	return a.print(f, func(w io.Writer) {
+		if f.Held {
+			fmt.Fprintf(w, "%s was here already, %d octets\n", f.SHA256, f.Size)
+			return
+		}
+		fmt.Fprintf(w, "%s, %d octets (%s), from %s\n", f.SHA256, f.Size, f.Type, f.From)
 	})
 }
 

@@ -154,17 +154,24 @@ type fetched struct {
 	kind string
 }
 
-// get asks for a URL that ParseURL has let pass. Its errors are answers for the client.
-func (f *Fetcher) get(ctx context.Context, u *url.URL) (*fetched, error) {
+// get asks for a URL that ParseURL has let pass, with a token if there is one. Its errors are answers for the client. answered, if not nil, is told
+// whether the origin gave the blob or refused; where there is no telling it is not called.
+func (f *Fetcher) get(ctx context.Context, u *url.URL, token string, answered func(ok bool)) (*fetched, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return nil, refuse(http.StatusBadRequest, errURL.Error())
 	}
 	req.Header.Set("User-Agent", "meshnode")
+	if token != "" {
+		req.Header.Set("Authorization", token)
+	}
 	req.Header.Set("Accept-Encoding", "identity") // the hash is of the bytes, not of what they were packed from
 	resp, err := f.client.Do(req)
 	if err != nil {
 		return nil, originFailed(err)
+	}
+	if answered != nil {
+		answered(resp.StatusCode == http.StatusOK)
 	}
 	if resp.StatusCode != http.StatusOK {
 		resp.Body.Close()
@@ -204,27 +211,33 @@ func (b originBody) Read(p []byte) (int, error) {
 
 // Holds asks another server whether it has a blob, with HEAD. An error means that nobody can say: no answer, or one that says neither.
 func (f *Fetcher) Holds(ctx context.Context, server string, h Hash) (bool, error) {
+	_, holds, err := f.Size(ctx, server, h)
+	return holds, err
+}
+
+// Size asks another server how long a blob is, with HEAD: -1 if it does not say. holds and err are those of Holds.
+func (f *Fetcher) Size(ctx context.Context, server string, h Hash) (size int64, holds bool, err error) {
 	u, err := f.ParseURL(strings.TrimRight(server, "/") + "/" + h.String())
 	if err != nil {
-		return false, err
+		return -1, false, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodHead, u.String(), nil)
 	if err != nil {
-		return false, errURL
+		return -1, false, errURL
 	}
 	req.Header.Set("User-Agent", "meshnode")
 	resp, err := f.client.Do(req)
 	if err != nil {
-		return false, originFailed(err)
+		return -1, false, originFailed(err)
 	}
 	resp.Body.Close()
 	switch resp.StatusCode {
 	case http.StatusOK:
-		return true, nil
+		return resp.ContentLength, true, nil
 	case http.StatusNotFound, http.StatusGone:
-		return false, nil
+		return -1, false, nil
 	}
-	return false, errors.New("the server answered " + strconv.Itoa(resp.StatusCode))
+	return -1, false, errors.New("the server answered " + strconv.Itoa(resp.StatusCode))
 }

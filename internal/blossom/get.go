@@ -48,25 +48,27 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request, h Hash, raw bool) e
 	if err != nil {
 		return err
 	}
-	if err := s.admit(r, &Request{Verb: VerbGet, PubKey: by, Hash: h, Size: m.Size, Type: m.Type}); err != nil {
+	etag := `"` + h.String() + `"`
+	sp, whole, rangeErr := asked(r, &m, etag)
+	same := matches(r.Header.Get("If-None-Match"), etag)
+	req := &Request{Verb: VerbGet, PubKey: by, Hash: h, Size: m.Size, Type: m.Type}
+	if t != nil {
+		req.Created = t.Created
+	}
+	if r.Method == http.MethodGet && rangeErr == nil && !same {
+		req.Moves = sp.length
+	}
+	if err := s.admit(r, req); err != nil {
 		return err
 	}
-	etag := `"` + h.String() + `"`
 	s.describeHeaders(w.Header(), &m, etag, raw)
-	if matches(r.Header.Get("If-None-Match"), etag) {
+	if same {
 		w.WriteHeader(http.StatusNotModified)
 		return nil
 	}
-	sp, whole := span{0, m.Size}, true
-	if cond := r.Header.Get("If-Range"); r.Method == http.MethodGet && (cond == "" || cond == etag) {
-		part, all, err := parseRange(r.Header.Get("Range"), m.Size)
-		if err != nil {
-			w.Header().Set("Content-Range", "bytes */"+strconv.FormatInt(m.Size, 10))
-			return refuse(http.StatusRequestedRangeNotSatisfiable, err.Error())
-		}
-		if !all {
-			sp, whole = part, false
-		}
+	if rangeErr != nil {
+		w.Header().Set("Content-Range", "bytes */"+strconv.FormatInt(m.Size, 10))
+		return refuse(http.StatusRequestedRangeNotSatisfiable, rangeErr.Error())
 	}
 	w.Header().Set("Content-Length", strconv.FormatInt(sp.length, 10))
 	switch {
@@ -77,6 +79,17 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request, h Hash, raw bool) e
 		return s.sendWhole(w, r, &m, by)
 	}
 	return s.sendPart(w, r, &m, sp, by)
+}
+
+// asked says which part of a blob a request is about.
+func asked(r *http.Request, m *Meta, etag string) (sp span, whole bool, err error) {
+	if cond := r.Header.Get("If-Range"); r.Method == http.MethodGet && (cond == "" || cond == etag) {
+		part, all, err := parseRange(r.Header.Get("Range"), m.Size)
+		if err != nil || !all {
+			return part, false, err
+		}
+	}
+	return span{0, m.Size}, true, nil
 }
 
 // describeHeaders tells everything about a blob but its length.

@@ -3,12 +3,14 @@ package blossom
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 
 	"fleetmesh.org/fleetmesh/nostr"
 )
@@ -95,14 +97,16 @@ func (s *Server) readMirror(w http.ResponseWriter, r *http.Request) (*url.URL, e
 
 // source is where a blob is pulled from, and what it may be.
 type source struct {
-	url     *url.URL
-	allowed []Hash
-	owner   nostr.PubKey
+	url      *url.URL
+	allowed  []Hash
+	owner    nostr.PubKey
+	token    string        // Authorization header, "" for none
+	answered func(ok bool) // told when the origin has answered, with the blob or with a refusal; may be nil
 }
 
 // pull fetches a blob and keeps it if its hash is allowed.
 func (s *Server) pull(ctx context.Context, from source) (m Meta, created bool, err error) {
-	got, err := s.cfg.Fetch.get(ctx, from.url)
+	got, err := s.cfg.Fetch.get(ctx, from.url, from.token, from.answered)
 	if err != nil {
 		return m, false, err
 	}
@@ -142,7 +146,22 @@ func (s *Server) Mirror(ctx context.Context, from string, h Hash, owner nostr.Pu
 	if err != nil {
 		return Meta{}, err
 	}
-	m, _, err := s.pull(ctx, source{u, []Hash{h}, owner})
+	m, _, err := s.pull(ctx, source{url: u, allowed: []Hash{h}, owner: owner})
+	return m, err
+}
+
+// FetchFrom copies a blob from another server with a token of the node's own (BUD-11), as Mirror does without. answered is told that the
+// server answered, with the blob or with a refusal; where the request got lost it is not called.
+func (s *Server) FetchFrom(ctx context.Context, server string, h Hash, token *nostr.Event, answered func(ok bool)) (Meta, error) {
+	if s.cfg.Fetch == nil {
+		return Meta{}, errors.New("fetch a blob: mirroring is off")
+	}
+	u, err := s.cfg.Fetch.ParseURL(strings.TrimRight(server, "/") + "/" + h.String())
+	if err != nil {
+		return Meta{}, err
+	}
+	header := "Nostr " + base64.RawURLEncoding.EncodeToString(token.JSON())
+	m, _, err := s.pull(ctx, source{url: u, allowed: []Hash{h}, token: header, answered: answered})
 	return m, err
 }
 

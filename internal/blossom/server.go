@@ -33,6 +33,9 @@ type Request struct {
 	Hash   Hash         // zero where it is not known yet
 	Size   int64        // octets, -1 where it is not known yet
 	Type   string       // media type, "" where it is not known
+	// For VerbGet: Created is the created_at of the token, unix seconds, and Moves the octets that are sent if the request is let in.
+	Created int64
+	Moves   int64
 }
 
 // Refusal is a policy's no. A nil *Refusal is consent.

@@ -191,8 +191,13 @@ func (b *blobFace) config(n *node) (blossom.Config, error) {
 	if !slices.Contains(c.Off, "mirror") {
 		cfg.Fetch = b.fetch
 	}
-	var err error
-	cfg.Admit, err = uploaders(&n.cfg.Spec.Relay)
+	upload, err := uploaders(&n.cfg.Spec.Relay)
+	cfg.Admit = func(ctx context.Context, r *blossom.Request) *blossom.Refusal {
+		if no := n.chargeBlob(r); no != nil {
+			return no
+		}
+		return upload(ctx, r)
+	}
 	return cfg, err
 }
 
@@ -311,11 +316,9 @@ func (b *blobFace) erase(ctx context.Context, p EraseParams) (*blossom.Answer, e
 	if b.server == nil {
 		return nil, errNoBlobs
 	}
-	h, err := blossom.ParseHash(p.Blob)
+	h, err := parseBlob(p.Blob)
 	if err != nil {
-		if h, err = blossom.ParseCID(p.Blob); err != nil {
-			return nil, fmt.Errorf("%q is neither a hash nor a CID: %w", p.Blob, err)
-		}
+		return nil, err
 	}
 	if _, err := hex.DecodeString(p.Event); err != nil || (p.Event != "" && len(p.Event) != 64) {
 		return nil, errors.New("event is no event id")

@@ -65,6 +65,7 @@ func (n *node) methods() map[string]control.Handler {
 		"net.ping":          method(n.ping),
 		"blobs.status":      method(n.blobs.status),
 		"blobs.erase":       method(n.blobs.erase),
+		"blobs.fetch":       method(n.fetchBlob),
 		"blobs.erasures":    method(n.blobs.erasures),
 		"blobs.trace":       method(n.trace),
 		"net.doctor":        method(n.doctor),

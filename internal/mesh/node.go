@@ -261,6 +261,12 @@ func (t *turn) stepMore(in Input) {
 		t.amend(in)
 	case Stressed:
 		t.stressed(in)
+	case BlobAsked:
+		t.blobAsked(in)
+	case BlobFetching:
+		t.blobFetching(in)
+	case BlobFetched:
+		t.blobFetched(in)
 	}
 }
 

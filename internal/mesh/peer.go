@@ -233,6 +233,13 @@ func (b *book) confirm(c ledger.Counters) {
 	}
 }
 
+// withdraw forgets what the issuer refused and did not count.
+func (b *book) withdraw(c ledger.Counters) {
+	for n, v := range c {
+		b.Pending[n] -= min(v, b.Pending[n])
+	}
+}
+
 // saw counts what came from the issuer, unless it said so before.
 func (b *book) saw(c ledger.Counters) {
 	for n, v := range c {
