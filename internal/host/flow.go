@@ -98,7 +98,7 @@ func (f *flow) deal(s *session) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for {
-		if slices.ContainsFunc(f.lives, func(o *session) bool { return len(o.now.queue) >= dealtAhead && o.free() }) {
+		if f.full() {
 			return nil
 		}
 		list, err := f.h.tail.after(s.ctx, f.at)
@@ -109,10 +109,18 @@ func (f *flow) deal(s *session) error {
 			return nil
 		}
 		for _, e := range list {
+			if f.full() { // the rest is read again when there is room
+				return nil
+			}
 			f.at = e.seq
 			f.give(e, s)
 		}
 	}
+}
+
+// full reports whether a session that can send has enough. f.mu is held.
+func (f *flow) full() bool {
+	return slices.ContainsFunc(f.lives, func(o *session) bool { return len(o.now.queue) >= dealtAhead && o.free() })
 }
 
 // give deals one arrival out. by is who asks, and needs no waking.
@@ -132,7 +140,7 @@ func (f *flow) give(e *fresh, by *session) {
 	case f.rank(best, e) == unfit:
 		best.lag(time.Now().Add(best.now.patience))
 	case len(best.now.queue) >= 2*dealtAhead:
-		best.lag(best.now.until)
+		best.lag(later(best.now.until, time.Now()))
 	default:
 		best.now.queue = append(best.now.queue, e)
 		f.remember(e.event.ID)
@@ -435,6 +443,13 @@ func (r *running) pause() time.Duration {
 		}
 	}
 	return max(time.Until(at), time.Millisecond)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 func earlier(a, b time.Time) time.Time {

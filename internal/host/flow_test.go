@@ -105,6 +105,21 @@ func TestLiveWithinASecond(t *testing.T) {
 	}
 }
 
+// TestLiveBurst stores more at once than is dealt out ahead to a session: none of it may be skipped.
+func TestLiveBurst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rigs := fleet(t, transport.NewMemory("memory"), 2, nil)
+		defer stopAll(rigs)
+		linked(t, rigs, [][2]int{{0, 1}}, spec.TierAnchor, mesh.ModePull, mesh.ModePull)
+		const n = 5*dealtAhead + 7
+		rigs[0].put(n, "burst ")
+		<-time.After(20 * time.Second) // no session ends by its age in that time
+		synctest.Wait()
+		wantAll(t, rigs, n)
+		honest(t, rigs)
+	})
+}
+
 // TestLiveRing stores events in a ring of five, and wants them everywhere two seconds later, and no honest node charged for the two ways
 // round.
 func TestLiveRing(t *testing.T) {
