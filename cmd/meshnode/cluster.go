@@ -19,6 +19,7 @@ type clusterCmd struct {
 	Kill   clusterKillCmd   `cmd:"" help:"Kill a node as kill -9 does."`
 	Cut    clusterCutCmd    `cmd:"" help:"Cut a node off, or one of its links."`
 	Slow   clusterSlowCmd   `cmd:"" help:"Slow a node's links, or one of them."`
+	Skew   clusterSkewCmd   `cmd:"" help:"Set a node's clock off; it is stopped and started."`
 	Heal   clusterHealCmd   `cmd:"" help:"Start a node that was killed, and join and hasten its links."`
 }
 
@@ -48,6 +49,7 @@ type clusterStartCmd struct {
 	KillEvery time.Duration `help:"While events are put in, kill -9 a random node about so often, and start it again." placeholder:"DURATION"`
 	CutEvery  time.Duration `help:"While events are put in, cut a random link about so often, for a third of that." placeholder:"DURATION"`
 	SlowEvery time.Duration `help:"While events are put in, slow a random link by 300 ms about so often, for a third of that." placeholder:"DURATION"`
+	Skew      time.Duration `help:"How far ahead the clock of every second node is; 60s is what nodes bear." placeholder:"DURATION"`
 	Seed      uint64        `help:"Of every random choice; drawn if absent."`
 	Page      string        `help:"Show it all on a page here, such as 127.0.0.1:7800." placeholder:"HOST:PORT"`
 }
@@ -81,7 +83,7 @@ func (c *clusterStartCmd) Run(a *app) error {
 	cfg := cluster.Config{
 		Binary: self, Dir: dir, Nodes: c.Nodes, Topology: c.Topology, Window: c.Window, Tier: c.Tier,
 		Events: c.Events, For: c.For, Seed: c.Seed, Settle: c.Settle, Stay: !c.UntilConverged, Timeout: c.Timeout,
-		KillEvery: c.KillEvery, CutEvery: c.CutEvery, SlowEvery: c.SlowEvery, Page: c.Page, Progress: c.progress(a),
+		KillEvery: c.KillEvery, CutEvery: c.CutEvery, SlowEvery: c.SlowEvery, Skew: c.Skew, Page: c.Page, Progress: c.progress(a),
 	}
 	if _, err := cfg.Check(); err != nil {
 		return &exit{spec.ExitUsage, err.Error()}

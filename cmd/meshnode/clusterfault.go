@@ -74,6 +74,21 @@ func (c *clusterSlowCmd) Run(a *app) error {
 	return a.cluster("cluster.slow", cluster.FaultParams{Node: c.Node, Other: c.Other, Seconds: c.By.Seconds()})
 }
 
+type clusterSkewCmd struct {
+	Node int           `arg:"" help:"The node's number."`
+	By   time.Duration `help:"How far ahead its clock is; below zero, behind; 0s is right again." required:"" placeholder:"DURATION"`
+}
+
+func (c *clusterSkewCmd) Help() string {
+	return `Examples:
+  meshnode cluster skew 1 --by 50s
+  meshnode cluster skew 1 --by 0s`
+}
+
+func (c *clusterSkewCmd) Run(a *app) error {
+	return a.cluster("cluster.skew", cluster.FaultParams{Node: c.Node, Seconds: c.By.Seconds()})
+}
+
 type clusterHealCmd struct {
 	Node  int  `arg:"" help:"The node's number."`
 	Other *int `arg:"" optional:"" help:"Only the link to this one."`

@@ -13,11 +13,12 @@ import (
 )
 
 type upCmd struct {
-	Listen    string   `help:"Serve the relay face here instead of at spec.relay.listen." placeholder:"HOST:PORT"`
-	Bootstrap []string `help:"Look for other nodes here instead of in bootstrap.toml and DNS; may be repeated." placeholder:"URL"`
-	Attach    string   `help:"Keep no events of others here: read and write them at this relay, instead of at spec.attach.relay." placeholder:"URL"`
-	Verbose   bool     `help:"Log more." short:"v"`
-	LogJSON   bool     `help:"Log JSON lines." name:"log-json"`
+	Listen      string        `help:"Serve the relay face here instead of at spec.relay.listen." placeholder:"HOST:PORT"`
+	Bootstrap   []string      `help:"Look for other nodes here instead of in bootstrap.toml and DNS; may be repeated." placeholder:"URL"`
+	Attach      string        `help:"Keep no events of others here: read and write them at this relay, instead of at spec.attach.relay." placeholder:"URL"`
+	ClockOffset time.Duration `help:"Federate as if the machine's clock were so much ahead (or, below zero, behind): for drills." placeholder:"DURATION"`
+	Verbose     bool          `help:"Log more." short:"v"`
+	LogJSON     bool          `help:"Log JSON lines." name:"log-json"`
 }
 
 func (c *upCmd) Help() string {
@@ -40,7 +41,7 @@ func (c *upCmd) Run(a *app) error {
 		seeds = append(seeds, seed)
 	}
 	return daemon.Run(a.ctx, daemon.Options{
-		Bootstrap: seeds, Dir: a.dir, Listen: c.Listen, Attach: c.Attach, Build: version, Log: c.logger(a.err),
+		Bootstrap: seeds, Dir: a.dir, Listen: c.Listen, Attach: c.Attach, Ahead: c.ClockOffset, Build: version, Log: c.logger(a.err),
 		Ready: func(r daemon.Ready) { c.ready(a, r) },
 		Step:  c.step(a),
 	})

@@ -40,6 +40,7 @@ type Config struct {
 	KillEvery time.Duration // kill -9 a node at random; 0: never
 	CutEvery  time.Duration // cut a link at random, for a third of that
 	SlowEvery time.Duration // slow a link at random by 300 ms, for a third of that
+	Skew      time.Duration // how far ahead the clock of every second node is
 	Page      string        // HOST:PORT of the page that shows it all; "": none
 
 	Progress func(Status) // about once a second; may be nil
@@ -100,6 +101,9 @@ func (cfg Config) Check() ([]Link, error) {
 	}
 	if w := spec.C().Window; cfg.Window < w.MinSeconds || cfg.Window > w.MaxSeconds {
 		return nil, fmt.Errorf("--window is %d, want %d to %d seconds", cfg.Window, w.MinSeconds, w.MaxSeconds)
+	}
+	if most := time.Duration(spec.C().Window.SkewSeconds) * time.Second; cfg.Skew > most || cfg.Skew < -most {
+		return nil, fmt.Errorf("--skew is %s, and clocks may be off by %s at most", cfg.Skew, most)
 	}
 	if cfg.Events < 0 {
 		return nil, fmt.Errorf("--events is %d, want 0 or more", cfg.Events)
@@ -176,6 +180,10 @@ func (c *Cluster) load() error {
 	}
 	for i, p := range s.Ports {
 		n := &node{n: i, dir: filepath.Join(c.cfg.Dir, fmt.Sprintf("n%d", i)), binary: c.cfg.Binary, ports: p}
+		if i%2 == 1 && c.cfg.Skew != 0 {
+			n.off(c.cfg.Skew)
+			c.faults.Skews++
+		}
 		c.nodes = append(c.nodes, n)
 		c.seen = append(c.seen, NodeStatus{Node: i})
 		if err := c.wires.join(i, p.face(), p.wire()); err != nil {

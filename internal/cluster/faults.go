@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"fleetmesh.org/fleetmesh/internal/control"
+	"fleetmesh.org/fleetmesh/spec"
 )
 
 // slowBy is how much later everything comes on a link that is slowed at random.
@@ -120,6 +121,7 @@ func (c *Cluster) methods() map[string]control.Handler {
 			}
 			return c.onLinks(p, func(l Link) { c.slow(l, seconds(p.Seconds)) })
 		}),
+		"cluster.skew": verb(c.skewed),
 		"cluster.heal": verb(func(ctx context.Context, p FaultParams) error {
 			err := c.onLinks(p, func(l Link) { c.wires.setCut(l, false); c.wires.setDelay(l, 0) })
 			if err != nil {
@@ -142,6 +144,20 @@ func (c *Cluster) killed(ctx context.Context, p FaultParams) error {
 		return ctx.Err()
 	}
 	return c.nodes[p.Node].start(ctx)
+}
+
+// skewed sets a node's clock off by so many seconds. A clock does not jump while a node runs: it is stopped and started.
+func (c *Cluster) skewed(ctx context.Context, p FaultParams) error {
+	if most := float64(spec.C().Window.SkewSeconds); p.Seconds > most || p.Seconds < -most {
+		return control.BadParams("the clock would be off by %v s, and %v s is what nodes bear", p.Seconds, most)
+	}
+	n := c.nodes[p.Node]
+	c.mu.Lock()
+	c.faults.Skews++
+	c.mu.Unlock()
+	n.stop()
+	n.off(seconds(p.Seconds))
+	return n.start(context.WithoutCancel(ctx))
 }
 
 // onLinks does something to the links of a node, or to the one between two.

@@ -30,7 +30,8 @@ type node struct {
 	end  chan struct{}
 	did  string
 	url  string
-	held bool // down by the operator's wish or a fault, and not to be asked anything
+	skew time.Duration // of its clock
+	held bool          // down by the operator's wish or a fault, and not to be asked anything
 }
 
 // ports are where a node listens, and where its wire does.
@@ -103,7 +104,7 @@ func (n *node) start(ctx context.Context) error {
 		return fmt.Errorf("open the log of node %d: %w", n.n, err)
 	}
 	defer log.Close() // the process has its own
-	cmd := exec.Command(n.binary, "--dir", n.dir, "--json", "up")
+	cmd := exec.Command(n.binary, "--dir", n.dir, "--json", "up", "--clock-offset", n.skew.String())
 	cmd.Stderr = log
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -243,4 +244,17 @@ func freePorts(n int) (out []int, err error) {
 		out = append(out, ln.Addr().(*net.TCPAddr).Port)
 	}
 	return out, nil
+}
+
+// off sets how far ahead the node's clock is from its next start on.
+func (n *node) off(d time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.skew = d
+}
+
+func (n *node) offset() time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.skew
 }

@@ -71,7 +71,7 @@ func (c *Cluster) Status() Status {
 	}
 	for i, n := range c.nodes {
 		v := c.seen[i]
-		v.Up = n.up()
+		v.Up, v.Skew = n.up(), n.offset().Seconds()
 		s.Nodes = append(s.Nodes, v)
 	}
 	for _, l := range c.links {

@@ -105,7 +105,7 @@ func (f *federation) claim(ctx context.Context, h *host.Host, s *ShardSpec) (c C
 	if err != nil {
 		return c, err
 	}
-	now := time.Now().Unix()
+	now := host.Now().Unix()
 	until := s.Until
 	if until == 0 {
 		until = maxTime
@@ -175,7 +175,7 @@ func (f *federation) publishClaim(ctx context.Context, c *Claim, filter nostr.Fi
 
 // withdraw deletes the claims of shards that are no longer configured.
 func (f *federation) withdraw(ctx context.Context, claims []Claim) error {
-	now := time.Now().Unix()
+	now := host.Now().Unix()
 	held, err := ownClaims(ctx, f.n.store, f.n.agent.PubKey(), now)
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"fleetmesh.org/fleetmesh/internal/host"
 	"fleetmesh.org/fleetmesh/internal/identity"
 	"fleetmesh.org/fleetmesh/internal/store"
 	"fleetmesh.org/fleetmesh/nostr"
@@ -137,7 +138,7 @@ func (f *federation) describe(ctx context.Context, now int64) (*identity.Descrip
 // ownDescriptor returns the descriptor that is published already, if it still says what the configuration says and is not due for a new one, or
 // makes one.
 func (f *federation) ownDescriptor(ctx context.Context) (*nostr.Event, error) {
-	now := time.Now().Unix()
+	now := host.Now().Unix()
 	want, err := f.describe(ctx, now)
 	if err != nil {
 		return nil, err

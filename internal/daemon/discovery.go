@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"fleetmesh.org/fleetmesh/internal/gateway"
+	"fleetmesh.org/fleetmesh/internal/host"
 	"fleetmesh.org/fleetmesh/internal/identity"
 	"fleetmesh.org/fleetmesh/internal/mesh"
 	"fleetmesh.org/fleetmesh/internal/policy"
@@ -165,7 +166,7 @@ func (f *federation) watchOwn(ctx context.Context) {
 // scanStore takes note of what the store holds.
 func (f *federation) scanStore(ctx context.Context) {
 	filter := nostr.Filter{Kinds: []nostr.Kind{spec.KindRevocation, spec.KindDescriptor}}
-	for e, err := range f.n.store.Query(ctx, []nostr.Filter{filter}, store.View{}, 2*maxKnown, time.Now().Unix()) {
+	for e, err := range f.n.store.Query(ctx, []nostr.Filter{filter}, store.View{}, 2*maxKnown, host.Now().Unix()) {
 		if err != nil {
 			f.n.log.Warn("look for nodes in the store", "err", err)
 			return
@@ -180,7 +181,7 @@ func (f *federation) notice(ctx context.Context, e *nostr.Event, from string, he
 	if e.PubKey == f.n.agent.PubKey() {
 		return f.noticeOwn(e, held)
 	}
-	now := time.Now().Unix()
+	now := host.Now().Unix()
 	switch e.Kind {
 	case spec.KindHeartbeat:
 		return f.heard(ctx, e, held, now)
@@ -322,7 +323,7 @@ func (f *federation) told(ctx context.Context, from nostr.PubKey, list []*nostr.
 
 // tellOf answers a peer that asks which nodes we know.
 func (f *federation) tellOf(limit int) []*nostr.Event {
-	return f.known.descriptors(limit, time.Now().Unix())
+	return f.known.descriptors(limit, host.Now().Unix())
 }
 
 // find asks the relays that the operator named for a peer's descriptor, then those where this node looks for others. All are
@@ -358,7 +359,7 @@ func (f *federation) find(ctx context.Context, key nostr.PubKey, hints []string)
 	for range urls {
 		a := <-answers
 		if a.err == nil {
-			_, a.err = identity.CheckDescriptor(a.e, identity.Rules{Subject: &key, Now: time.Now().Unix()})
+			_, a.err = identity.CheckDescriptor(a.e, identity.Rules{Subject: &key, Now: host.Now().Unix()})
 		}
 		switch {
 		case a.err != nil:

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"fleetmesh.org/fleetmesh/internal/host"
 	"fleetmesh.org/fleetmesh/internal/identity"
@@ -107,7 +106,7 @@ func (f *federation) start(ctx context.Context) error {
 }
 
 func (f *federation) bringUp(ctx context.Context) (*host.Host, error) {
-	now := time.Now().Unix()
+	now := host.Now().Unix()
 	revoked, err := newest(ctx, f.n.store, spec.KindRevocation, f.n.agent.PubKey(), now)
 	if err != nil {
 		return nil, err
@@ -203,7 +202,7 @@ func (f *federation) reload(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := f.takeUpKeys(h, time.Now().Unix()); err != nil {
+	if err := f.takeUpKeys(h, host.Now().Unix()); err != nil {
 		return err
 	}
 	return f.renewNow(ctx)
@@ -236,7 +235,7 @@ func (f *federation) config(d *nostr.Event, agreement *ecdh.PrivateKey) host.Con
 	return host.Config{
 		Agent: n.agent, Agreement: agreement, Dir: filepath.Dir(n.opt.Dir.Journal()), Store: n.store, View: store.View{Hide: hide},
 		Leaving: n.seams.leaving, Left: f.left, Take: f.take, Publish: f.publish, Find: f.find, Descriptor: f.own, Known: f.tellOf, Told: f.told,
-		Invited:    func(id string, from nostr.PubKey) bool { return f.invites.redeem(id, from, time.Now().Unix()) },
+		Invited:    func(id string, from nostr.PubKey) bool { return f.invites.redeem(id, from, host.Now().Unix()) },
 		Transports: f.carriers(), Ours: f.ladderSide(), Log: n.log,
 		Mesh: mesh.Config{
 			Self: n.agent.PubKey(), Class: spec.Class(c.Class), Digest: spec.DigestHex(), Protocols: protocols(), Descriptor: d.ID,
@@ -292,7 +291,7 @@ func (f *federation) take(ctx context.Context, events []*nostr.Event) ([]store.O
 func (f *federation) left(peer nostr.PubKey, envelopes []*ledger.Envelope) {
 	list := make([]trail.Departure, len(envelopes))
 	for i, e := range envelopes {
-		list[i] = trail.Departure{Event: e.Event.ID, Road: "mesh", To: identity.FormatDID(peer), Grant: &e.Grant, Window: e.Window, At: time.Now().Unix()}
+		list[i] = trail.Departure{Event: e.Event.ID, Road: "mesh", To: identity.FormatDID(peer), Grant: &e.Grant, Window: e.Window, At: host.Now().Unix()}
 	}
 	if err := f.n.trail.Add(list...); err != nil {
 		f.n.log.Error("what left is not written down", "events", len(list), "err", err)

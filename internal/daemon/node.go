@@ -15,6 +15,7 @@ import (
 
 	"fleetmesh.org/fleetmesh/internal/attach"
 	"fleetmesh.org/fleetmesh/internal/control"
+	"fleetmesh.org/fleetmesh/internal/host"
 	"fleetmesh.org/fleetmesh/internal/identity"
 	"fleetmesh.org/fleetmesh/internal/policy"
 	"fleetmesh.org/fleetmesh/internal/relay"
@@ -27,9 +28,10 @@ import (
 // Options say which node to run.
 type Options struct {
 	Dir    Dir
-	Listen string // instead of spec.relay.listen
-	Attach string // instead of spec.attach.relay
-	Build  string // version that the information document tells
+	Listen string        // instead of spec.relay.listen
+	Attach string        // instead of spec.attach.relay
+	Ahead  time.Duration // of the machine's clock: what peers see of this node is dated so much later; for drills
+	Build  string        // version that the information document tells
 	Log    *slog.Logger
 	Ready  func(Ready)                        // called once, when the node serves
 	Step   func(what string, done, all int64) // progress of long work before that; all is 0 where unknown
@@ -94,6 +96,7 @@ func Run(ctx context.Context, opt Options) error {
 	if err != nil {
 		return err
 	}
+	host.SetClockOffset(opt.Ahead)
 	n := &node{opt: opt, log: opt.Log, started: time.Now()}
 	ctx, n.quit = context.WithCancel(ctx)
 	defer n.quit()

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"fleetmesh.org/fleetmesh/internal/host"
 	"fleetmesh.org/fleetmesh/internal/identity"
 	"fleetmesh.org/fleetmesh/internal/ledger"
 	"fleetmesh.org/fleetmesh/nostr"
@@ -21,7 +22,7 @@ func (f *federation) project(ctx context.Context) error {
 		return nil
 	}
 	f.outbox.put(own)
-	now := time.Now().Unix()
+	now := host.Now().Unix()
 	d, err := identity.CheckDescriptor(own, identity.Rules{Now: now, Held: true})
 	if err != nil {
 		return fmt.Errorf("our own descriptor: %w", err)
@@ -120,7 +121,7 @@ func (f *federation) beatOnce(ctx context.Context) error {
 		return nil
 	}
 	h := identity.Heartbeat{
-		At: time.Now().Unix(), Class: spec.Class(f.n.cfg.Spec.Class), Endpoints: identity.EndpointsDigest(doors(&f.n.cfg.Spec, f.n.url)),
+		At: host.Now().Unix(), Class: spec.Class(f.n.cfg.Spec.Class), Endpoints: identity.EndpointsDigest(doors(&f.n.cfg.Spec, f.n.url)),
 	}
 	return f.pulse(ctx, h.Event())
 }

@@ -95,7 +95,7 @@ func (h *Host) introduce(peer nostr.PubKey) error {
 	if d == nil {
 		return errors.New("this node has no descriptor yet")
 	}
-	m, err := didcomm.NewPing(newID(), h.self, identity.FormatDID(peer), time.Now().Unix(), false)
+	m, err := didcomm.NewPing(newID(), h.self, identity.FormatDID(peer), Now().Unix(), false)
 	if err != nil {
 		return err
 	}
@@ -189,15 +189,15 @@ func (h *Host) pingOnce(ctx context.Context, peer nostr.PubKey, pong *Pong, had 
 			return err
 		}
 	}
-	m, err := didcomm.NewPing(newID(), h.self, identity.FormatDID(peer), time.Now().Unix(), true)
+	m, err := didcomm.NewPing(newID(), h.self, identity.FormatDID(peer), Now().Unix(), true)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	start := time.Now()
+	start := Now()
 	_, err = h.ask(ctx, peer, m, pong)
-	pong.RoundTrip = time.Since(start)
+	pong.RoundTrip = Now().Sub(start)
 	pong.Fresh = !had
 	return err
 }
@@ -212,7 +212,7 @@ func (h *Host) trace(peer nostr.PubKey, pong *Pong) {
 
 // Features asks a node by discover-features what it offers of a feature type; match may end in "*".
 func (h *Host) Features(ctx context.Context, peer nostr.PubKey, queries ...didcomm.Query) ([]didcomm.Feature, error) {
-	m, err := didcomm.NewQueries(newID(), h.self, identity.FormatDID(peer), time.Now().Unix(), queries...)
+	m, err := didcomm.NewQueries(newID(), h.self, identity.FormatDID(peer), Now().Unix(), queries...)
 	if err != nil {
 		return nil, err
 	}

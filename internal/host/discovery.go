@@ -56,7 +56,7 @@ func (h *Host) makeRoom() {
 		return
 	}
 	near := map[nostr.PubKey]bool{}
-	for _, p := range h.node.Peers(time.Now()) {
+	for _, p := range h.node.Peers(Now()) {
 		near[p.Key] = p.Stage != "known" || len(p.Wants) > 0
 	}
 	for key := range h.links {
@@ -221,7 +221,7 @@ const seekPause = 15 * time.Second
 func (h *Host) seekAnew(ctx context.Context, peer nostr.PubKey) bool {
 	h.mu.Lock()
 	old, hints := h.peers[peer], h.hints[peer]
-	now := time.Now()
+	now := Now()
 	known := old != nil || slices.ContainsFunc(h.node.Peers(now), func(p mesh.Peer) bool { return p.Key == peer })
 	if !known || now.Sub(h.sought[peer]) < seekPause || h.cfg.Find == nil || h.revoked[peer] {
 		h.mu.Unlock()
@@ -250,11 +250,11 @@ func (h *Host) Announce() {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, p := range h.node.Peers(time.Now()) {
+	for _, p := range h.node.Peers(Now()) {
 		if p.Stage != "active" || h.revoked[p.Key] {
 			continue
 		}
-		m, err := didcomm.NewPing(newID(), h.self, identity.FormatDID(p.Key), time.Now().Unix(), false)
+		m, err := didcomm.NewPing(newID(), h.self, identity.FormatDID(p.Key), Now().Unix(), false)
 		if err != nil {
 			h.cfg.Log.Error("build a ping", "err", err)
 			return

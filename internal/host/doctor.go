@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"fleetmesh.org/fleetmesh/internal/didcomm"
 	"fleetmesh.org/fleetmesh/internal/identity"
@@ -125,9 +124,9 @@ func (h *Host) probe(ctx context.Context, r transport.Rung, peer nostr.PubKey, d
 	ctx, cancel := context.WithTimeout(ctx, transport.RungTimeout)
 	defer cancel()
 	p.Dialled = true
-	start := time.Now()
+	start := Now()
 	err := h.knock(ctx, r.Endpoint, peer, d)
-	p.TookMS = time.Since(start).Milliseconds()
+	p.TookMS = Now().Sub(start).Milliseconds()
 	if p.OK = err == nil; err == nil {
 		return p
 	}
@@ -140,11 +139,11 @@ func (h *Host) probe(ctx context.Context, r transport.Rung, peer nostr.PubKey, d
 
 // knock opens a stream and sends a ping from nobody on it.
 func (h *Host) knock(ctx context.Context, ep transport.Endpoint, peer nostr.PubKey, d *identity.Descriptor) error {
-	to, err := agreementOf(d, time.Now().Unix())
+	to, err := agreementOf(d, Now().Unix())
 	if err != nil {
 		return err
 	}
-	m, err := didcomm.NewPing(newID(), h.self, identity.FormatDID(peer), time.Now().Unix(), false)
+	m, err := didcomm.NewPing(newID(), h.self, identity.FormatDID(peer), Now().Unix(), false)
 	if err != nil {
 		return err
 	}

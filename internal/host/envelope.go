@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"fleetmesh.org/fleetmesh/internal/didcomm"
 	"fleetmesh.org/fleetmesh/internal/identity"
@@ -39,7 +38,7 @@ func newID() string {
 
 // message builds what mesh wants sent. An error in it is a bug of ours, so it is logged and the message left out.
 func (h *Host) message(s mesh.Send) *didcomm.Message {
-	m := &didcomm.Message{ID: s.ID, Type: string(s.Type), From: h.self, To: []string{identity.FormatDID(s.To)}, ThreadID: s.Thread, CreatedTime: time.Now().Unix()}
+	m := &didcomm.Message{ID: s.ID, Type: string(s.Type), From: h.self, To: []string{identity.FormatDID(s.To)}, ThreadID: s.Thread, CreatedTime: Now().Unix()}
 	raw, err := body(s.Body)
 	if err != nil {
 		h.cfg.Log.Error("build a message", "type", s.Type, "err", err)
@@ -52,7 +51,7 @@ func (h *Host) message(s mesh.Send) *didcomm.Message {
 		}
 	}
 	for _, id := range s.Grants {
-		e, err := h.cfg.Store.Get(h.ctx, id, time.Now().Unix())
+		e, err := h.cfg.Store.Get(h.ctx, id, Now().Unix())
 		if err != nil {
 			h.cfg.Log.Error("attach a grant", "grant", id.String(), "err", err)
 			continue
@@ -82,7 +81,7 @@ func (h *Host) pack(ctx context.Context, peer nostr.PubKey, m *didcomm.Message, 
 	if err != nil {
 		return nil, err
 	}
-	to, err := agreementOf(d, time.Now().Unix())
+	to, err := agreementOf(d, Now().Unix())
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +148,7 @@ func (r resolver) AgreementKeys(didOrKID string) ([]didcomm.PublicKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys, err := agreementsOf(d, time.Now().Unix())
+	keys, err := agreementsOf(d, Now().Unix())
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +162,7 @@ func (resolver) VerificationKey(kid string) (crypto.PublicKey, error) {
 
 // descriptor returns a peer's live descriptor: remembered, from the store, or, if seek, found elsewhere. What is new goes to mesh.
 func (h *Host) descriptor(ctx context.Context, peer nostr.PubKey, seek bool) (*identity.Descriptor, error) {
-	now := time.Now().Unix()
+	now := Now().Unix()
 	h.mu.Lock()
 	d, hints, gone := h.peers[peer], h.hints[peer], h.revoked[peer]
 	h.mu.Unlock()
@@ -201,7 +200,7 @@ func (h *Host) descriptor(ctx context.Context, peer nostr.PubKey, seek bool) (*i
 
 // learn checks a descriptor and takes note of it.
 func (h *Host) learn(e *nostr.Event) (*identity.Descriptor, error) {
-	d, err := identity.CheckDescriptor(e, identity.Rules{Now: time.Now().Unix()})
+	d, err := identity.CheckDescriptor(e, identity.Rules{Now: Now().Unix()})
 	if err != nil {
 		return nil, err
 	}
@@ -258,7 +257,7 @@ func (h *Host) open(frame []byte) (*arrival, error) {
 	if !u.Authenticated() {
 		sender = "" // a name that nobody proved must not fill that node's memory
 	}
-	if err := h.replay.Admit(time.Now(), sender, u.Message); err != nil {
+	if err := h.replay.Admit(Now(), sender, u.Message); err != nil {
 		return nil, err
 	}
 	if _, before := h.seen[seenName(from, a.m.ID)]; before && weighty(a) {
@@ -311,7 +310,7 @@ func (h *Host) grant(e *nostr.Event) error {
 	if g.Subject != h.cfg.Agent.PubKey() || g.SubjectType != ledger.NodeSubject {
 		return errors.New("attached grant: it is not to this node")
 	}
-	if err := g.LiveAt(time.Now().Unix()); err != nil {
+	if err := g.LiveAt(Now().Unix()); err != nil {
 		return fmt.Errorf("attached grant: %w", err)
 	}
 	h.step(mesh.GrantSeen{Issuer: e.PubKey, Grant: g})

@@ -138,9 +138,9 @@ func (f *flow) give(e *fresh, by *session) {
 	case best == nil:
 		return
 	case f.rank(best, e) == unfit:
-		best.lag(time.Now().Add(best.now.patience))
+		best.lag(Now().Add(best.now.patience))
 	case len(best.now.queue) >= 2*dealtAhead:
-		best.lag(later(best.now.until, time.Now()))
+		best.lag(later(best.now.until, Now()))
 	default:
 		best.now.queue = append(best.now.queue, e)
 		f.remember(e.event.ID)
@@ -185,7 +185,7 @@ func (s *session) lag(at time.Time) {
 }
 
 // free reports whether the session may send for all that is known. flow.mu is held.
-func (s *session) free() bool { return !s.now.until.After(time.Now()) }
+func (s *session) free() bool { return !s.now.until.After(Now()) }
 
 // ours reports whether we began the session.
 func (s *session) ours() bool { return s.way == ledger.Push }
@@ -213,7 +213,7 @@ type flight struct {
 
 // live runs a session that has reconciled until one of the ends is done with it.
 func (s *session) live() error {
-	g, _, ok := s.charge(time.Now().Unix())
+	g, _, ok := s.charge(Now().Unix())
 	if !ok {
 		return &refusal{code: spec.CodeNotGranted}
 	}
@@ -222,7 +222,7 @@ func (s *session) live() error {
 	f.join(s)
 	defer f.leave(s)
 	s.h.step(mesh.SyncLive{Peer: s.peer, Session: s.thread, Have: s.have, Need: s.need})
-	r := &running{s: s, f: f, over: time.Now().Add(liveLife)}
+	r := &running{s: s, f: f, over: Now().Add(liveLife)}
 	for {
 		changed := s.h.tail.changes()
 		if err := r.sendAll(); err != nil {
@@ -266,13 +266,13 @@ type running struct {
 
 // parting reports whether we want the session to end.
 func (r *running) parting() bool {
-	if r.told || r.s.ours() && !time.Now().Before(r.over) {
+	if r.told || r.s.ours() && !Now().Before(r.over) {
 		return true
 	}
 	r.f.mu.Lock()
 	defer r.f.mu.Unlock()
 	at := r.s.now.behind
-	return !at.IsZero() && !time.Now().Before(at)
+	return !at.IsZero() && !Now().Before(at)
 }
 
 // sendAll sends what there is to send, as far as the peer answers and the budget goes.
@@ -283,8 +283,8 @@ func (r *running) sendAll() error {
 			if len(r.flight) > 0 {
 				return nil
 			}
-			r.said, r.asked = true, time.Now()
-			return s.send(spec.MsgSyncDone, mesh.DoneBody{Have: s.have, Need: s.need}, time.Now().Unix(), nil)
+			r.said, r.asked = true, Now()
+			return s.send(spec.MsgSyncDone, mesh.DoneBody{Have: s.have, Need: s.need}, Now().Unix(), nil)
 		}
 		if err := r.f.deal(s); err != nil {
 			return err
@@ -324,7 +324,7 @@ const hopOctets = 400
 // deliver sends one deliver, smaller if the budget does not suffice. What it does not suffice for waits until there is a new one.
 func (r *running) deliver(batch []*fresh) error {
 	s := r.s
-	created := time.Now().Unix()
+	created := Now().Unix()
 	list, forwarded, err := s.envelopes(batch, created)
 	if err != nil {
 		return err
@@ -334,7 +334,7 @@ func (r *running) deliver(batch []*fresh) error {
 		var no *refusal
 		switch {
 		case err == nil:
-			r.flight = append(r.flight, flight{window, forwarded, time.Now()})
+			r.flight = append(r.flight, flight{window, forwarded, Now()})
 			r.putBack(batch, list[n:], time.Time{})
 			return nil
 		case !errors.As(err, &no) || no.code != spec.CodeOverBudget:
@@ -427,7 +427,7 @@ func (r *running) answered(b *bulk) error {
 func (r *running) pause() time.Duration {
 	at := r.over
 	if !r.s.ours() {
-		at = time.Now().Add(time.Hour)
+		at = Now().Add(time.Hour)
 	}
 	if len(r.flight) > 0 {
 		at = earlier(at, r.flight[0].sent.Add(sessionSilence))
@@ -438,11 +438,11 @@ func (r *running) pause() time.Duration {
 	r.f.mu.Lock()
 	defer r.f.mu.Unlock()
 	for _, t := range []time.Time{r.s.now.until, r.s.now.behind} {
-		if t.After(time.Now()) {
+		if t.After(Now()) {
 			at = earlier(at, t)
 		}
 	}
-	return max(time.Until(at), time.Millisecond)
+	return max(at.Sub(Now()), time.Millisecond)
 }
 
 func later(a, b time.Time) time.Time {
@@ -461,7 +461,7 @@ func earlier(a, b time.Time) time.Time {
 
 // overdue gives up on a peer that does not answer.
 func (r *running) overdue() error {
-	if len(r.flight) > 0 && time.Since(r.flight[0].sent) >= sessionSilence || r.said && !r.told && time.Since(r.asked) >= partTime {
+	if len(r.flight) > 0 && Now().Sub(r.flight[0].sent) >= sessionSilence || r.said && !r.told && Now().Sub(r.asked) >= partTime {
 		return errSilence
 	}
 	return nil

@@ -214,7 +214,7 @@ func (h *Host) stepLocked(in mesh.Input) (answers []mesh.Effect) {
 	if h.failed != nil {
 		return nil
 	}
-	queue := h.node.Step(time.Now(), in)
+	queue := h.node.Step(Now(), in)
 	for len(queue) > 0 {
 		eff := queue[0]
 		queue = queue[1:]
@@ -230,7 +230,7 @@ func (h *Host) stepLocked(in mesh.Input) (answers []mesh.Effect) {
 			answers = append(answers, eff)
 		}
 		if next != nil {
-			queue = append(queue, h.node.Step(time.Now(), next)...)
+			queue = append(queue, h.node.Step(Now(), next)...)
 		}
 	}
 	return answers
@@ -248,7 +248,7 @@ func (h *Host) recover() {
 		s.cancel()
 	}
 	h.requeue()
-	h.arm(time.Now().Unix() + 1)
+	h.arm(Now().Unix() + 1)
 }
 
 // perform does one effect. next is an input that it leads to; answer says that the effect is for whoever asked.
@@ -302,7 +302,7 @@ func (h *Host) issue(eff mesh.IssueGrant) (mesh.Input, error) {
 
 // arm sets the alarm that mesh asked for.
 func (h *Host) arm(at int64) {
-	d := time.Until(time.Unix(at, 0))
+	d := time.Unix(at, 0).Sub(Now())
 	if h.timer == nil {
 		h.timer = time.AfterFunc(d, func() { h.step(mesh.Woken{}) })
 		return
@@ -312,7 +312,7 @@ func (h *Host) arm(at int64) {
 
 // note remembers and logs what mesh told.
 func (h *Host) note(t mesh.Tell) {
-	h.history = append(h.history, Happening{time.Now(), t})
+	h.history = append(h.history, Happening{Now(), t})
 	if len(h.history) > historyLength {
 		h.history = append([]Happening(nil), h.history[historyLength/4:]...)
 	}
@@ -341,7 +341,7 @@ func (h *Host) History(peer nostr.PubKey) (list []Happening, more <-chan struct{
 func (h *Host) Peers() []mesh.Peer {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.node.Peers(time.Now())
+	return h.node.Peers(Now())
 }
 
 // Provenance answers where events came from.

@@ -4,7 +4,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
-	"time"
 
 	"fleetmesh.org/fleetmesh/internal/ledger"
 	"fleetmesh.org/fleetmesh/internal/mesh"
@@ -33,7 +32,7 @@ func (s *session) initiate(want mesh.Want) error {
 			return err
 		}
 	}
-	if err := s.send(spec.MsgSyncDone, mesh.DoneBody{Have: s.have, Need: s.need}, time.Now().Unix(), nil); err != nil {
+	if err := s.send(spec.MsgSyncDone, mesh.DoneBody{Have: s.have, Need: s.need}, Now().Unix(), nil); err != nil {
 		return err
 	}
 	return s.live()
@@ -48,7 +47,7 @@ func (s *session) reconcile(want mesh.Want, filter nostr.Filter) (have, need []n
 	defer release()
 	client := negentropy.NewClient(set, negFrame)
 	open := mesh.OpenBody{Shard: want.Shard, Filter: want.Filter, Since: want.Since, Until: want.Until, Mode: want.Mode, Neg: hex.EncodeToString(client.Initiate())}
-	if err := s.send(spec.MsgSyncOpen, open, time.Now().Unix(), nil); err != nil {
+	if err := s.send(spec.MsgSyncOpen, open, Now().Unix(), nil); err != nil {
 		return nil, nil, err
 	}
 	for {
@@ -75,7 +74,7 @@ func (s *session) reconcile(want mesh.Want, filter nostr.Filter) (have, need []n
 		if next == nil {
 			return have, need, nil
 		}
-		if err := s.send(spec.MsgSyncFrame, mesh.FrameBody{Neg: hex.EncodeToString(next)}, time.Now().Unix(), nil); err != nil {
+		if err := s.send(spec.MsgSyncFrame, mesh.FrameBody{Neg: hex.EncodeToString(next)}, Now().Unix(), nil); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -97,7 +96,7 @@ func (s *session) fetch(need []nostr.ID) error {
 			for _, id := range batch {
 				w.IDs = append(w.IDs, id.String())
 			}
-			if err := s.send(spec.MsgSyncWant, w, time.Now().Unix(), nil); err != nil {
+			if err := s.send(spec.MsgSyncWant, w, Now().Unix(), nil); err != nil {
 				return err
 			}
 			flight = append(flight, batch)
@@ -163,7 +162,7 @@ func (s *session) bring(have []nostr.ID) error {
 	var open []int64 // windows of the delivers that were not answered yet, oldest first
 	for len(have) > 0 || len(open) > 0 {
 		for len(have) > 0 && len(open) < wantsInFlight {
-			created := time.Now().Unix()
+			created := Now().Unix()
 			var list []*ledger.Envelope
 			size := 0
 			for len(have) > 0 && size < pushBytes {

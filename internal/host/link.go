@@ -194,7 +194,7 @@ func (l *link) run() {
 			continue
 		}
 		err := errOutdated
-		if o.until == 0 || time.Now().Unix() < o.until {
+		if o.until == 0 || Now().Unix() < o.until {
 			err = l.send(o)
 		}
 		switch {
@@ -383,7 +383,7 @@ func (l *link) traced(o *outgoing, fresh bool, err error) error {
 func (l *link) open(ctx context.Context, without string) (s transport.Stream, fresh bool, err error) {
 	l.mu.Lock()
 	s, last := l.stream, l.last
-	doubtful := !l.proven && time.Since(l.since) > proofTime // somebody who only said that he is the peer must not keep us from it
+	doubtful := !l.proven && Now().Sub(l.since) > proofTime // somebody who only said that he is the peer must not keep us from it
 	l.mu.Unlock()
 	if s != nil && !doubtful {
 		return s, false, nil
@@ -462,7 +462,7 @@ func (l *link) adopt(s transport.Stream, proven, ours bool) transport.Stream {
 		l.mu.Unlock()
 		return s
 	case old == nil, proven && !l.proven, proven && !ours && !l.ours, proven && l.ours && !ours && bytes.Compare(l.peer[:], l.h.selfKey[:]) < 0:
-		l.stream, l.proven, l.ours, l.since = s, proven, ours, time.Now()
+		l.stream, l.proven, l.ours, l.since = s, proven, ours, Now()
 	}
 	kept := l.stream
 	l.mu.Unlock()

@@ -64,7 +64,7 @@ func (b *mailbox) keep(list []nostr.PubKey) {
 	}
 	for _, m := range list {
 		if b.at[m] == nil {
-			a := &attendance{gone: make(chan struct{}, 1), state: Served{Since: time.Now()}}
+			a := &attendance{gone: make(chan struct{}, 1), state: Served{Since: Now()}}
 			a.ctx, a.cancel = context.WithCancel(b.h.ctx)
 			b.at[m] = a
 			b.h.work.Go(func() { b.attend(m, a) })
@@ -194,7 +194,7 @@ func (b *mailbox) register(ctx context.Context, mediator nostr.PubKey) error {
 	if err := h.introduce(mediator); err != nil {
 		return fmt.Errorf("introduce ourselves: %w", err)
 	}
-	to, now := identity.FormatDID(mediator), time.Now().Unix()
+	to, now := identity.FormatDID(mediator), Now().Unix()
 	grant, err := h.ask(ctx, mediator, didcomm.NewMediateRequest(newID(), h.self, to, now), nil)
 	if err != nil {
 		return fmt.Errorf("ask for mediation: %w", err)
@@ -243,7 +243,7 @@ func (h *Host) takeDelivery(a *arrival) {
 	if len(safe) == 0 {
 		return
 	}
-	ack, err := didcomm.NewMessagesReceived(newID(), h.self, identity.FormatDID(a.from), time.Now().Unix(), safe)
+	ack, err := didcomm.NewMessagesReceived(newID(), h.self, identity.FormatDID(a.from), Now().Unix(), safe)
 	if err != nil {
 		h.cfg.Log.Error("acknowledge a delivery", "err", err)
 		return
@@ -282,7 +282,7 @@ func (b *mailbox) served(a *attendance, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if now := err == nil; now != a.state.Now {
-		a.state.Now, a.state.Since = now, time.Now()
+		a.state.Now, a.state.Since = now, Now()
 	}
 	a.state.Denied = errors.Is(err, errDenied)
 }

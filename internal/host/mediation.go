@@ -128,7 +128,7 @@ func (m *mediation) queue(batch []offer) {
 	verdicts := make([]error, len(batch))
 	live := map[string]bool{}
 	for i, o := range batch {
-		q, err := m.state.Forward(time.Now(), o.f)
+		q, err := m.state.Forward(Now(), o.f)
 		if err != nil {
 			verdicts[i] = err
 			m.refused(err)
@@ -178,7 +178,7 @@ func (m *mediation) offer(ctx context.Context, f didcomm.Forward) error {
 // push hands a live client what it has not been handed yet. m.mu is held.
 func (m *mediation) push(did string) {
 	for {
-		r, ok, err := m.state.LiveDelivery(time.Now(), newID(), did)
+		r, ok, err := m.state.LiveDelivery(Now(), newID(), did)
 		if err != nil || !ok {
 			return
 		}
@@ -257,7 +257,7 @@ func (h *Host) takeMediation(a *arrival) {
 	if a.m.Type == didcomm.TypeMediateRequest {
 		m.state.Connected(did)
 	}
-	r, err := m.state.Handle(time.Now(), newID(), a.m, admit, a.carrier != "https" && a.carrier != "giftwrap")
+	r, err := m.state.Handle(Now(), newID(), a.m, admit, a.carrier != "https" && a.carrier != "giftwrap")
 	if err != nil {
 		var no *mediate.Refusal
 		h.cfg.Log.Info("mediation: a request was refused", "type", a.m.Type, "err", err)
@@ -289,7 +289,7 @@ func (h *Host) admits(key nostr.PubKey) bool {
 	if d == nil || h.revoked[key] {
 		return false
 	}
-	for _, p := range h.node.Peers(time.Now()) {
+	for _, p := range h.node.Peers(Now()) {
 		if p.Key == key && p.Stage == "active" {
 			return true
 		}
@@ -340,7 +340,7 @@ func (h *Host) passOn(to nostr.PubKey, f didcomm.Forward) {
 		h.work.Go(func() { _ = h.takeFrame(f.Envelope) })
 		return
 	}
-	until := time.Now().Add(passOnLife).Unix()
+	until := Now().Add(passOnLife).Unix()
 	if f.ExpiresTime != 0 {
 		until = min(until, f.ExpiresTime)
 	}

@@ -55,7 +55,7 @@ func (l *link) remember(ep transport.Endpoint) {
 	h := l.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	peer := slices.ContainsFunc(h.node.Peers(time.Now()), func(p mesh.Peer) bool { return p.Key == l.peer && p.Stage == "active" })
+	peer := slices.ContainsFunc(h.node.Peers(Now()), func(p mesh.Peer) bool { return p.Key == l.peer && p.Stage == "active" })
 	if !peer || h.ways[l.peer] == ep || h.failed != nil {
 		return
 	}

@@ -103,7 +103,7 @@ func (l *link) forward(ctx context.Context, mediator nostr.PubKey, f didcomm.For
 	if err != nil {
 		return err
 	}
-	key, err := agreementOf(d, time.Now().Unix())
+	key, err := agreementOf(d, Now().Unix())
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func (l *link) sendRouted(ctx context.Context, mediator nostr.PubKey, d *identit
 		}
 		if keep {
 			l.mu.Lock()
-			r.recent = append(r.doubtful(time.Now()), handed{time.Now(), frame})
+			r.recent = append(r.doubtful(Now()), handed{Now(), frame})
 			l.mu.Unlock()
 		}
 		if err = s.Send(ctx, frame); err == nil {
@@ -152,8 +152,8 @@ func (r *route) doubtful(now time.Time) []handed {
 // sendAgain sends what a mediator may have lost with its stream, once it is there again. It keeps nobody waiting, and the mediator knows what it
 // has.
 func (h *Host) sendAgain(l *link, mediator nostr.PubKey, list []handed) {
-	deadline, backoff := time.Now().Add(againLife), minBackoff
-	for len(list) > 0 && time.Now().Before(deadline) {
+	deadline, backoff := Now().Add(againLife), minBackoff
+	for len(list) > 0 && Now().Before(deadline) {
 		o := &outgoing{frame: list[0].frame, routed: mediator, done: make(chan error, 1)}
 		l.push(o)
 		select {
@@ -226,7 +226,7 @@ func (r *route) open(ctx context.Context, l *link, mediator nostr.PubKey, d *ide
 	if s != nil {
 		return s, false, nil
 	}
-	if time.Now().Before(r.retryAt) {
+	if Now().Before(r.retryAt) {
 		return nil, false, errResting
 	}
 	rungs := transport.Remembered(transport.Ladder(l.h.cfg.Ours, endpoints(d)), r.last)
@@ -245,7 +245,7 @@ func (r *route) open(ctx context.Context, l *link, mediator nostr.PubKey, d *ide
 }
 
 func (r *route) failed(err error) error {
-	r.retryAt = time.Now().Add(r.backoff)
+	r.retryAt = Now().Add(r.backoff)
 	r.backoff = min(2*r.backoff, maxBackoff)
 	return err
 }
@@ -262,7 +262,7 @@ func (h *Host) drain(s transport.Stream, l *link, mediator nostr.PubKey) {
 	if r.stream == s {
 		r.stream = nil
 	}
-	again := r.doubtful(time.Now())
+	again := r.doubtful(Now())
 	r.recent = nil
 	l.mu.Unlock()
 	s.Close()

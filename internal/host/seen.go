@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"fleetmesh.org/fleetmesh/internal/didcomm"
 	"fleetmesh.org/fleetmesh/nostr"
@@ -73,7 +72,7 @@ func (h *Host) handled(a *arrival) {
 	}
 	h.seen[name] = until
 	if err == nil && len(h.seen) > maxSeen {
-		err = h.forgetSeen(time.Now().Unix())
+		err = h.forgetSeen(Now().Unix())
 	}
 	if err != nil {
 		h.cfg.Log.Error("remember a message; the state is taken up from the journal", "err", err)

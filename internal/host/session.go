@@ -203,7 +203,7 @@ func (s *session) set(filter nostr.Filter, since, until int64) (negentropy.Set, 
 	if s.now.from, err = s.h.tail.mark(s.ctx); err != nil {
 		return nil, nil, fmt.Errorf("mark the arrivals: %w", err)
 	}
-	set, release, err := s.h.cfg.Store.Set(s.ctx, []nostr.Filter{filter}, s.h.cfg.View, time.Now().Unix())
+	set, release, err := s.h.cfg.Store.Set(s.ctx, []nostr.Filter{filter}, s.h.cfg.View, Now().Unix())
 	if err != nil {
 		return nil, nil, fmt.Errorf("freeze the shard: %w", err)
 	}
@@ -305,7 +305,7 @@ func (s *session) answerFrame(server *negentropy.Server, neg string) error {
 	if err != nil {
 		return &refusal{code: spec.CodeMalformed}
 	}
-	return s.send(spec.MsgSyncFrame, mesh.FrameBody{Neg: hex.EncodeToString(answer)}, time.Now().Unix(), nil)
+	return s.send(spec.MsgSyncFrame, mesh.FrameBody{Neg: hex.EncodeToString(answer)}, Now().Unix(), nil)
 }
 
 // answerWant answers with one deliver, which holds the first of the events that are here and may cross; where there are none, with a refusal
@@ -315,7 +315,7 @@ func (s *session) answerWant(b *bulk) error {
 	if err := b.m.DecodeBody(&w); err != nil {
 		return err
 	}
-	created := time.Now().Unix()
+	created := Now().Unix()
 	var list []*ledger.Envelope
 	size := 0
 	for _, text := range w.IDs {
@@ -386,12 +386,12 @@ func (s *session) leaving(e *nostr.Event) bool {
 func (s *session) charge(created int64) (*ledger.Grant, ledger.Window, bool) {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
-	return s.h.node.Charge(s.peer, s.thread, created, time.Now())
+	return s.h.node.Charge(s.peer, s.thread, created, Now())
 }
 
 // takeDeliver checks the envelopes of a deliver, offers their events to the node, and tells the peer what became of them.
 func (s *session) takeDeliver(b *bulk) error {
-	now := time.Now().Unix()
+	now := Now().Unix()
 	answer := mesh.DeliveredBody{Refused: []mesh.RefusedRef{}}
 	var good []*ledger.Envelope
 	g, w, ok := s.charge(b.m.CreatedTime)
@@ -425,7 +425,7 @@ func (s *session) takeDeliver(b *bulk) error {
 	}
 	s.need += int64(answer.Stored)
 	s.h.step(mesh.Taken{Peer: s.peer, Session: s.thread, Window: b.window, Stored: int64(answer.Stored), Duplicate: int64(answer.Duplicate), Refused: int64(len(answer.Refused))})
-	return s.send(spec.MsgSyncDelivered, answer, time.Now().Unix(), nil)
+	return s.send(spec.MsgSyncDelivered, answer, Now().Unix(), nil)
 }
 
 // inward is the direction of what the peer delivers, seen from the subject of the session's grant.

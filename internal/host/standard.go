@@ -56,7 +56,7 @@ func (h *Host) takePing(a *arrival) {
 	if err != nil || a.anonymous || !want {
 		return
 	}
-	h.reply(a, didcomm.NewPingResponse(newID(), h.self, time.Now().Unix(), a.m))
+	h.reply(a, didcomm.NewPingResponse(newID(), h.self, Now().Unix(), a.m))
 }
 
 // replyLife is how long an answer to a live question is worth sending.
@@ -70,7 +70,7 @@ func (h *Host) reply(a *arrival, m *didcomm.Message) {
 	h.mu.Lock()
 	l := h.link(a.from)
 	h.mu.Unlock()
-	l.push(&outgoing{m: m, created: m.CreatedTime, until: time.Now().Add(replyLife).Unix()})
+	l.push(&outgoing{m: m, created: m.CreatedTime, until: Now().Add(replyLife).Unix()})
 }
 
 // problemTo answers a message with a problem report; nobody is told anything who did not prove who asks.
@@ -79,7 +79,7 @@ func (h *Host) problemTo(a *arrival, code spec.Code) {
 		return
 	}
 	no := code.Refusal()
-	m, err := didcomm.NewProblemReport(newID(), h.self, time.Now().Unix(), a.m, didcomm.Problem{Code: no.Problem, Comment: no.Meaning})
+	m, err := didcomm.NewProblemReport(newID(), h.self, Now().Unix(), a.m, didcomm.Problem{Code: no.Problem, Comment: no.Meaning})
 	if err != nil {
 		h.cfg.Log.Error("build a problem report", "code", code, "err", err)
 		return
@@ -94,7 +94,7 @@ func (h *Host) takeQueries(a *arrival) {
 	if a.anonymous {
 		return
 	}
-	m, err := didcomm.NewDisclose(newID(), h.self, time.Now().Unix(), a.m, h.features())
+	m, err := didcomm.NewDisclose(newID(), h.self, Now().Unix(), a.m, h.features())
 	if err != nil {
 		h.fault(a, spec.CodeMalformed)
 		return
@@ -105,7 +105,7 @@ func (h *Host) takeQueries(a *arrival) {
 // fault answers a message that cannot be used. Of a peer's, mesh keeps count, and says so itself.
 func (h *Host) fault(a *arrival, code spec.Code) {
 	h.mu.Lock()
-	peer := slices.ContainsFunc(h.node.Peers(time.Now()), func(p mesh.Peer) bool { return p.Key == a.from })
+	peer := slices.ContainsFunc(h.node.Peers(Now()), func(p mesh.Peer) bool { return p.Key == a.from })
 	h.mu.Unlock()
 	if peer && !a.anonymous {
 		h.step(mesh.Faulted{Peer: a.from, Thread: a.m.Thread(), Code: code})

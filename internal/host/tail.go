@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"time"
 
 	"fleetmesh.org/fleetmesh/internal/ledger"
 	"fleetmesh.org/fleetmesh/nostr"
@@ -119,7 +118,7 @@ func (t *tail) read(ctx context.Context) error {
 
 // load reads arrivals after a place from the store, limit of them at most.
 func (t *tail) load(ctx context.Context, after uint64, limit int) (list []*fresh, err error) {
-	for a, err := range t.h.cfg.Store.Arrivals(ctx, after, time.Now().Unix()) {
+	for a, err := range t.h.cfg.Store.Arrivals(ctx, after, Now().Unix()) {
 		if err != nil {
 			return list, err
 		}
