@@ -34,6 +34,7 @@ type cli struct {
 	Migrate  migrateCmd  `cmd:"" help:"Bring a stopped node's directory to this build's version, in place." group:"node"`
 	Stop     stopCmd     `cmd:"" help:"Stop the running node; it says goodbye to its peers first." group:"node"`
 	Digest   digestCmd   `cmd:"" help:"The digest of the protocol's schema that this build speaks: 64 hex digits." group:"node"`
+	UI       uiCmd       `cmd:"" name:"ui" help:"The operator's page: sign in to it, see who is, sign everybody out." group:"node"`
 	Selftest selftestCmd `cmd:"" help:"Probe every NIP that a relay advertises, over its socket." group:"node"`
 	Bench    benchCmd    `cmd:"" help:"Measure this machine: bench verify." group:"node"`
 	Version  versionCmd  `cmd:"" help:"The version of this build." group:"node"`

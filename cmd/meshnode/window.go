@@ -49,6 +49,9 @@ func showWindow(w io.Writer, r *daemon.WindowReport, steps bool) {
 	if !steps {
 		return
 	}
+	for _, rule := range r.Rules {
+		fmt.Fprintf(w, "  %s\n", rule)
+	}
 	if len(r.Lines) == 0 {
 		fmt.Fprintln(w, "  the limits of this window were not kept")
 	}

@@ -178,3 +178,26 @@ func FuzzAnswer(f *testing.F) {
 		}
 	})
 }
+
+func TestLocalCallsAsTheSocketDoes(t *testing.T) {
+	l := Local(methods)
+	var sum int
+	var steps []string
+	if err := l.Call(t.Context(), "sum", sumParams{2, 3}, &sum, func(s json.RawMessage) { steps = append(steps, string(s)) }); err != nil || sum != 5 || len(steps) != 1 {
+		t.Fatalf("sum = %d, %v, steps %v", sum, err, steps)
+	}
+	for _, c := range []struct {
+		method string
+		params any
+		code   int
+	}{{"refuse", nil, CodeRefused}, {"fail", nil, CodeInternal}, {"sum", map[string]int{"C": 1}, CodeParams}, {"nope", nil, CodeMethod}} {
+		var e *Error
+		if err := l.Call(t.Context(), c.method, c.params, nil, nil); !errors.As(err, &e) || e.Code != c.code {
+			t.Errorf("%s: %v, want code %d", c.method, err, c.code)
+		}
+	}
+	var h Hello
+	if err := l.Call(t.Context(), "hello", nil, &h, nil); err != nil || len(h.Methods) != 3 {
+		t.Errorf("hello: %+v, %v", h, err)
+	}
+}

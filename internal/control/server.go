@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"slices"
@@ -55,14 +56,9 @@ func Listen(path string, methods map[string]Handler) (*Server, error) {
 }
 
 // Methods lists the methods served, sorted.
-func (s *Server) Methods() []string {
-	names := make([]string, 0, len(s.methods)+1)
-	for name := range s.methods {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
+func (s *Server) Methods() []string { return namesOf(s.methods) }
+
+func namesOf(methods map[string]Handler) []string { return slices.Sorted(maps.Keys(methods)) }
 
 // Close ends every call and removes the socket.
 func (s *Server) Close() error {
@@ -199,24 +195,34 @@ func (s *Server) answer(ctx context.Context, line []byte, out *json.Encoder) err
 		resp.Result, err = json.Marshal(result)
 	}
 	if err != nil {
-		var known *Error
-		if !errors.As(err, &known) {
-			known = &Error{Code: CodeInternal, Message: err.Error()}
-		}
-		resp.Result, resp.Error = nil, known
+		resp.Result, resp.Error = nil, asError(err)
 	}
 	return out.Encode(resp)
 }
 
+// asError is how an error goes out.
+func asError(err error) *Error {
+	var known *Error
+	if errors.As(err, &known) {
+		return known
+	}
+	return &Error{Code: CodeInternal, Message: err.Error()}
+}
+
 func (s *Server) call(ctx context.Context, req request, notify func(any)) (any, error) {
-	if req.Method == "hello" {
-		return Hello{Protocol: Protocol, Methods: s.Methods()}, nil
+	return serveMethod(ctx, s.methods, req.Method, req.Params, notify)
+}
+
+// serveMethod runs one method of a set.
+func serveMethod(ctx context.Context, methods map[string]Handler, method string, params json.RawMessage, notify func(any)) (any, error) {
+	if method == "hello" {
+		return Hello{Protocol: Protocol, Methods: namesOf(methods)}, nil
 	}
-	h, ok := s.methods[req.Method]
+	h, ok := methods[method]
 	if !ok {
-		return nil, &Error{Code: CodeMethod, Message: fmt.Sprintf("no method %q; hello lists the methods", req.Method)}
+		return nil, &Error{Code: CodeMethod, Message: fmt.Sprintf("no method %q; hello lists the methods", method)}
 	}
-	return h(ctx, req.Params, notify)
+	return h(ctx, params, notify)
 }
 
 // Hello is what the method "hello" answers.

@@ -49,6 +49,7 @@ type Spec struct {
 	Storage      StorageSpec    `yaml:"storage"`
 	Attach       AttachSpec     `yaml:"attach,omitempty"`
 	Blobs        BlobsSpec      `yaml:"blobs,omitempty"`
+	Page         PageSpec       `yaml:"page,omitempty"`
 	Federation   Federation     `yaml:"federation"`
 	Capabilities []string       `yaml:"capabilities,omitempty"`
 
@@ -239,6 +240,7 @@ func (c *Config) check() error {
 	}
 	errs = append(errs, s.Relay.check()...)
 	errs = append(errs, s.Blobs.check()...)
+	errs = append(errs, s.Page.check()...)
 	return errors.Join(errs...)
 }
 

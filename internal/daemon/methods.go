@@ -32,7 +32,7 @@ type none struct{}
 
 // methods are what the control socket offers.
 func (n *node) methods() map[string]control.Handler {
-	return n.live.methods(map[string]control.Handler{
+	return n.live.methods(n.pageMethods(map[string]control.Handler{
 		"node.status":   method(func(ctx context.Context, _ none) (Status, error) { return n.status(ctx) }),
 		"node.health":   method(n.health),
 		"node.stop":     method(func(context.Context, none) (none, error) { n.quit(); return none{}, nil }),
@@ -69,7 +69,7 @@ func (n *node) methods() map[string]control.Handler {
 		"blobs.erasures":    method(n.blobs.erasures),
 		"blobs.trace":       method(n.trace),
 		"net.doctor":        method(n.doctor),
-	})
+	}))
 }
 
 // What the verbs about peers speak of; mesh decides it.

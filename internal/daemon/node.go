@@ -21,6 +21,7 @@ import (
 	"fleetmesh.org/fleetmesh/internal/relay"
 	"fleetmesh.org/fleetmesh/internal/store"
 	"fleetmesh.org/fleetmesh/internal/trail"
+	"fleetmesh.org/fleetmesh/internal/web"
 	"fleetmesh.org/fleetmesh/nostr"
 	"fleetmesh.org/fleetmesh/spec"
 )
@@ -63,6 +64,7 @@ type node struct {
 	control *control.Server
 	fed     *federation
 	blobs   blobFace
+	page    *web.Web
 	foreign foreignWraps
 	seams   seams
 	bridges bridges
@@ -177,11 +179,11 @@ func (n *node) serve(ctx context.Context, ln net.Listener, made bool) (err error
 	fitFiles(&cfg.Limits, n.log)
 	cfg.PublicURLs = append([]string{n.url}, cfg.PublicURLs...)
 	cfg.Subprotocols = n.fed.subprotocols()
+	n.openPage(&cfg)
 	if n.relay, err = relay.New(cfg); err != nil {
 		return err
 	}
-	n.relay.Handle("/metrics", n.metrics())
-	n.relay.Handle("/.well-known/did/", n.didHandler())
+	n.mountPages()
 	if err := n.fed.mount(n.relay); err != nil {
 		return err
 	}
@@ -232,6 +234,7 @@ func (n *node) shutdown(server *http.Server) {
 			n.log.Warn("close the control socket", "err", err)
 		}
 	}
+	n.page.Close() // its open streams would hold the server
 	n.fed.stop(ctx)
 	if err := n.relay.Shutdown(ctx); err != nil {
 		n.log.Warn("shut the relay face down", "err", err)

@@ -20,6 +20,7 @@ type WindowsParams struct {
 type WindowReport struct {
 	mesh.WindowClose
 	Lines  []WindowLine `json:"lines"`  // every limit in the order of the table, then dup_ratio; none where the limits were not kept
+	Rules  []string     `json:"rules"`  // the formulas of the steps
 	Silent bool         `json:"silent"` // there was traffic, and no receipt
 	// Counted is the severity that the counts alone give: where it is below the verdict, a structural finding made the difference.
 	Counted string `json:"counted"`
@@ -57,7 +58,7 @@ func (n *node) peerWindows(ctx context.Context, p WindowsParams) ([]WindowReport
 
 // reportWindow prices a closed window again: the same numbers give the same verdict.
 func reportWindow(w mesh.WindowClose) WindowReport {
-	r := WindowReport{WindowClose: w, Lines: []WindowLine{}}
+	r := WindowReport{WindowClose: w, Lines: []WindowLine{}, Rules: ledger.ExplainRules()}
 	if w.Limits == nil {
 		return r
 	}

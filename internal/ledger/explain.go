@@ -7,7 +7,7 @@ import (
 	"fleetmesh.org/fleetmesh/spec"
 )
 
-// Explain writes out the arithmetic that priced one line of a window under these limits, a sentence a step, with the
+// Explain writes out the arithmetic that priced one line of a window under these limits, a step a text, with the
 // numbers put in: what anyone can redo by hand. Quotients are rounded down to three places; the comparisons themselves are exact.
 func Explain(limits Limits, l Line) []string {
 	if l.Limit == spec.LimitDupRatio {
@@ -16,48 +16,66 @@ func Explain(limits Limits, l Line) []string {
 	return []string{explainOverrun(l), explainClaim(l)}
 }
 
+// ExplainRules says by which formulas Explain's numbers are made.
+func ExplainRules() []string {
+	var steps []string
+	for _, s := range spec.C().Schedule {
+		steps = append(steps, s.Severity.String()+" from "+asDecimal(s.Ratio))
+	}
+	d := spec.C().Divergence
+	return []string{
+		"measured / limit: " + strings.Join(steps, ", "),
+		fmt.Sprintf("|measured - claimed| / max(measured, floor): above %s at least %s; the floor is %s of the limit, at least %d", asDecimal(d.Tolerance), d.Severity, asDecimal(d.Floor), d.FloorMinUnits),
+		fmt.Sprintf("duplicates / events / %s: by the same steps", asDecimal(spec.C().DupRatio.Ceiling)),
+	}
+}
+
 func explainOverrun(l Line) string {
 	switch {
 	case l.Allowed > 0:
-		return fmt.Sprintf("measured / limit = %d / %d = %s; %s: %s", l.Measured, l.Allowed, quotient(l.Measured, l.Allowed), steps(), Classify(l.Allowed, l.Measured))
+		return fmt.Sprintf("%d / %d = %s%s", l.Measured, l.Allowed, quotient(l.Measured, l.Allowed), step(Classify(l.Allowed, l.Measured)))
 	case l.Measured > 0:
-		return fmt.Sprintf("measured %d under a limit of 0: an overrun without bound: %s", l.Measured, Classify(0, l.Measured))
+		return fmt.Sprintf("%d under a limit of 0, an overrun without bound: %s", l.Measured, Classify(0, l.Measured))
 	}
-	return "measured 0 under a limit of 0: " + spec.S0.String()
+	return "0 under a limit of 0: " + spec.S0.String()
+}
+
+// step says between which steps of the schedule a severity lies.
+func step(sev spec.Severity) string {
+	at := ""
+	for _, s := range spec.C().Schedule {
+		if s.Severity > sev {
+			if at == "" {
+				at = ", below " + asDecimal(s.Ratio)
+			}
+			break
+		}
+		at = ", at least " + asDecimal(s.Ratio)
+	}
+	return at + ": " + sev.String()
 }
 
 func explainClaim(l Line) string {
-	d, by := l.Measured-l.Claimed, max(l.Measured, DivergenceFloor(l.Allowed))
+	d, floor := l.Measured-l.Claimed, DivergenceFloor(l.Allowed)
 	if d < 0 {
 		d = -d
 	}
 	c := spec.C().Divergence
-	head := fmt.Sprintf("|measured - claimed| / max(measured, floor) = |%d - %d| / max(%d, %d) = %s",
-		l.Measured, l.Claimed, l.Measured, DivergenceFloor(l.Allowed), quotient(d, by))
+	head := fmt.Sprintf("|%d - %d| / max(%d, %d) = %s", l.Measured, l.Claimed, l.Measured, floor, quotient(d, max(l.Measured, floor)))
 	if divergent(l.Allowed, l.Measured, l.Claimed) {
-		return fmt.Sprintf("%s; more than %s: at least %s", head, asDecimal(c.Tolerance), c.Severity)
+		return fmt.Sprintf("%s, above %s: at least %s", head, asDecimal(c.Tolerance), c.Severity)
 	}
-	return fmt.Sprintf("%s; at most %s: the receipt agrees", head, asDecimal(c.Tolerance))
+	return fmt.Sprintf("%s, at most %s: agrees", head, asDecimal(c.Tolerance))
 }
 
 func explainDuplicates(limits Limits, l Line) string {
 	d := spec.C().DupRatio
 	floor := DivergenceFloor(limits[d.EvaluatedFromFloorOf])
 	if l.Allowed <= 0 || l.Allowed < floor {
-		return fmt.Sprintf("%d events delivered, fewer than the floor of %d: duplicates are not evaluated", l.Allowed, max(floor, 1))
+		return fmt.Sprintf("%d events, fewer than the floor of %d: not evaluated", l.Allowed, max(floor, 1))
 	}
 	dups := min(l.Measured, l.Allowed)
-	return fmt.Sprintf("duplicates / events / ceiling = %d / %d / %s = %s; %s: %s", dups, l.Allowed, asDecimal(d.Ceiling),
-		quotient(dups*d.Ceiling.Den, l.Allowed*d.Ceiling.Num), steps(), l.Severity)
-}
-
-// steps writes the schedule: from which ratio each severity applies.
-func steps() string {
-	var out []string
-	for _, s := range spec.C().Schedule {
-		out = append(out, s.Severity.String()+" from "+asDecimal(s.Ratio))
-	}
-	return strings.Join(out, ", ")
+	return fmt.Sprintf("%d / %d / %s = %s%s", dups, l.Allowed, asDecimal(d.Ceiling), quotient(dups*d.Ceiling.Den, l.Allowed*d.Ceiling.Num), step(l.Severity))
 }
 
 func asDecimal(r spec.Ratio) string { return quotient(r.Num, r.Den) }

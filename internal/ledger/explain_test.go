@@ -13,15 +13,15 @@ func TestExplainSaysWhatClassifyDoes(t *testing.T) {
 		limit, measured, claimed int64
 		want                     []string
 	}{
-		{750, 0, 0, []string{"0 / 750 = 0;", ": S0", "the receipt agrees"}},
-		{1000, 1100, 1100, []string{"1100 / 1000 = 1.1;", "S1 from 1.1, S2 from 2, S3 from 5: S1", "|1100 - 1100| / max(1100, 50) = 0"}},
-		{1000, 1099, 1099, []string{"= 1.099;", ": S0"}},
-		{1000, 4999, 4000, []string{"= 4.999;", ": S2", "= 0.199; more than 0.1: at least S2"}},
-		{1000, 5000, 5000, []string{"= 5;", ": S3"}},
-		{0, 7, 7, []string{"measured 7 under a limit of 0", ": S3"}},
-		{0, 0, 0, []string{"measured 0 under a limit of 0: S0"}},
-		{1 << 52, 1, 1, []string{"= less than 0.001;"}},
-		{4, 1, 0, []string{"|1 - 0| / max(1, 1) = 1; more than 0.1"}},
+		{750, 0, 0, []string{"0 / 750 = 0, below 1.1: S0", "at most 0.1: agrees"}},
+		{1000, 1100, 1100, []string{"1100 / 1000 = 1.1, at least 1.1: S1", "|1100 - 1100| / max(1100, 50) = 0"}},
+		{1000, 1099, 1099, []string{"= 1.099, below 1.1: S0"}},
+		{1000, 4999, 4000, []string{"= 4.999, at least 2: S2", "= 0.199, above 0.1: at least S2"}},
+		{1000, 5000, 5000, []string{"= 5, at least 5: S3"}},
+		{0, 7, 7, []string{"7 under a limit of 0", ": S3"}},
+		{0, 0, 0, []string{"0 under a limit of 0: S0"}},
+		{1 << 52, 1, 1, []string{"= less than 0.001,"}},
+		{4, 1, 0, []string{"|1 - 0| / max(1, 1) = 1, above 0.1"}},
 	} {
 		limits := Opening("member")
 		limits["events_in"] = c.limit
@@ -48,11 +48,11 @@ func TestExplainDuplicates(t *testing.T) {
 		events, dups int64
 		want         string
 	}{
-		{36, 36, "36 events delivered, fewer than the floor of 37: duplicates are not evaluated"},
-		{0, 0, "duplicates are not evaluated"},
-		{200, 33, "33 / 200 / 0.15 = 1.1; S1 from 1.1, S2 from 2, S3 from 5: S1"},
-		{200, 30, "= 1; "},
-		{100, 400, "100 / 100 / 0.15 = 6.666;"},
+		{36, 36, "36 events, fewer than the floor of 37: not evaluated"},
+		{0, 0, "not evaluated"},
+		{200, 33, "33 / 200 / 0.15 = 1.1, at least 1.1: S1"},
+		{200, 30, "= 1, below 1.1: S0"},
+		{100, 400, "100 / 100 / 0.15 = 6.666, at least 5: S3"},
 	} {
 		l := Line{Limit: spec.LimitDupRatio, Allowed: c.events, Measured: c.dups, Severity: ClassifyDuplicates(limits["events_in"], c.events, c.dups)}
 		if got := strings.Join(Explain(limits, l), "\n"); !strings.Contains(got, c.want) {

@@ -71,9 +71,10 @@ var table = []struct {
 	{"monitor", "spec control", false},
 	{"manifest", "nostr spec control", false},
 	{"manifest/export", "spec manifest", false},
+	{"web", "nostr spec control", false},
 	{"daemon", "*", false},
 	{"doctor", "control monitor daemon", false},
-	{"cmd/meshnode", "nostr spec identity ledger control command cluster monitor manifest gateway gateway/bridge gateway/border selftest mesh sim daemon doctor", false},
+	{"cmd/meshnode", "nostr spec identity ledger control command cluster monitor manifest gateway gateway/bridge gateway/border selftest mesh sim web daemon doctor", false},
 	{"cmd/meshctl", "spec control command manifest manifest/export", false},
 }
 

@@ -41,6 +41,7 @@ var nodeRules = []Rule{
 	{"spec.storage", Refused, "a store is moved while the node is stopped: meshnode export, then import into the new one"},
 	{"spec.storage.maxBytes", Restart, "the quota is read at start"},
 	{"spec.attach", Restart, "where the events are is chosen at start"},
+	{"spec.page", Restart, "the page reads it at start"},
 	{"spec.blobs", Restart, "the blob face reads it at start"},
 	{"spec.blobs.path", Refused, "blobs are moved while the node is stopped"},
 	{"spec.capacity", Refused, "this node takes its capacity from its load, not from a file"},

@@ -35,9 +35,22 @@ func (r *Relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	case wantsInfo(req.Header.Values("Accept")):
 		w.Header().Set("Content-Type", "application/nostr+json")
 		_, _ = w.Write(r.info.Load().text)
+	case r.cfg.Page != nil:
+		r.cfg.Page.ServeHTTP(w, req)
 	default:
 		r.page(w)
 	}
+}
+
+// ClientAddr is the address that a request's limits are kept by. It is for counting, and for no log.
+func (r *Relay) ClientAddr(req *http.Request) netip.Addr {
+	return clientAddr(req, r.cfg.TrustedProxies)
+}
+
+// OverTLS says whether a trusted proxy took the request over TLS.
+func (r *Relay) OverTLS(req *http.Request) bool {
+	ap, err := netip.ParseAddrPort(req.RemoteAddr)
+	return err == nil && inAny(r.cfg.TrustedProxies, ap.Addr().Unmap()) && strings.EqualFold(req.Header.Get("X-Forwarded-Proto"), "https")
 }
 
 // Handle adds a handler beside the relay's own, by a pattern of http.ServeMux. It takes

@@ -53,6 +53,8 @@ type Config struct {
 	// function owns the Conn; the connection ends when it returns. ctx ends with the relay.
 	Subprotocols map[string]func(ctx context.Context, c Conn)
 
+	Page http.Handler // for people who come with a browser; nil: a plain page
+
 	Clock func() time.Time // nil: time.Now
 	Log   *slog.Logger     // nil: silent
 }
