@@ -161,17 +161,14 @@ func (w *world) arrive(f *frame, l *link, at int64) {
 	})
 }
 
-// storms parts pairs of nodes now and then.
+// storms parts pairs of nodes that peer, now and then.
 func (w *world) storms() {
 	if !w.calm {
-		for i := range w.nodes {
-			for j := i + 1; j < len(w.nodes); j++ {
-				if w.dice.chance(w.cfg.Faults.Part) {
-					p := [2]int{i, j}
-					w.parted[p]++
-					w.link(i, j).stream = 0
-					w.after(w.dice.between(1000, w.cfg.Faults.PartMS), func() { w.parted[p]-- })
-				}
+		for _, p := range w.pairs {
+			if w.dice.chance(w.cfg.Faults.Part) {
+				w.parted[p]++
+				w.link(p[0], p[1]).stream = 0
+				w.after(w.dice.between(1000, w.cfg.Faults.PartMS), func() { w.parted[p]-- })
 			}
 		}
 	}

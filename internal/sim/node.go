@@ -35,9 +35,12 @@ type node struct {
 	disk   map[string][]byte          // journal: what survives everything
 	soft   []write                    // journal: what a machine crash may take
 	grants map[nostr.ID]*ledger.Grant // published: durable
+	issued []nostr.ID                 // of them, oldest first
 
-	friends map[int]bool // peered with, descriptors known
-	seen    map[string]bool
+	friends map[int]bool    // peered with, descriptors known
+	seen    map[string]bool // messages of late: DIDComm's guard against replay
+	before  map[string]bool // and those before
+	turned  int64           // when the one became the other
 	syncs   map[string]*session
 	tops    map[int]int64 // events held of each node, which are numbered: durable
 	made    int64         // events of our own
@@ -47,6 +50,9 @@ type node struct {
 	deep    int           // envelopes that came from too far
 }
 
+// keptGrants is how many of its grants a node has at hand.
+const keptGrants = 256
+
 type write struct {
 	key  string
 	text []byte
@@ -55,7 +61,7 @@ type write struct {
 // start makes the state anew from the journal.
 func (n *node) start() {
 	n.up, n.life = true, n.life+1
-	n.seen, n.syncs = map[string]bool{}, map[string]*session{}
+	n.seen, n.before, n.syncs = map[string]bool{}, nil, map[string]*session{}
 	n.cfg.Seed = sha256.Sum256(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uint64(n.i)), uint64(n.life)))
 	n.mesh = mesh.New(n.cfg)
 	records := map[string]json.RawMessage{}
@@ -153,6 +159,11 @@ func (n *node) perform(eff mesh.Effect) (next mesh.Input, answer bool) {
 		h.Write(binary.BigEndian.AppendUint64(nil, uint64(g.CreatedAt)))
 		g.ID = nostr.ID(h.Sum(nil))
 		n.grants[g.ID] = &g
+		n.issued = append(n.issued, g.ID)
+		if len(n.issued) > keptGrants { // none so old is sent again
+			delete(n.grants, n.issued[0])
+			n.issued = n.issued[1:]
+		}
 		n.w.granted(n, &g)
 		return mesh.GrantIssued{Subject: eff.Subject, Grant: &g}, false
 	case mesh.SignReceipt:
@@ -216,10 +227,9 @@ func (n *node) control(s mesh.Send) {
 
 // take handles a frame that arrived.
 func (n *node) take(f *frame) {
-	if n.seen[f.id] {
-		return // DIDComm's guard against replay, as long as the process lives
+	if n.repeated(f.id) {
+		return
 	}
-	n.seen[f.id] = true
 	if f.problem != "" {
 		n.step(mesh.Problem{Peer: f.from.key, Code: f.problem, Created: f.created})
 		return
@@ -248,6 +258,21 @@ func (n *node) take(f *frame) {
 			n.refuse(f, eff.Code)
 		}
 	}
+}
+
+// remember is how long a message id is known at least: longer than any frame stays on its way.
+const remember = 600_000
+
+// repeated is DIDComm's guard against replay, as long as the process lives.
+func (n *node) repeated(id string) bool {
+	if n.seen[id] || n.before[id] {
+		return true
+	}
+	if n.w.now-n.turned > remember {
+		n.seen, n.before, n.turned = map[string]bool{}, n.seen, n.w.now
+	}
+	n.seen[id] = true
+	return false
 }
 
 // refuse answers a message of a session that mesh did not let through.

@@ -80,6 +80,9 @@ func (w *world) meet() {
 			if a == b || !w.wanted(a, b) {
 				continue
 			}
+			if a.i < b.i || !w.wanted(b, a) {
+				w.pairs = append(w.pairs, pairOf(a.i, b.i))
+			}
 			w.after(w.dice.between(0, 30_000), func() { a.befriend(b) })
 		}
 	}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 
@@ -148,6 +149,9 @@ func (w *world) receiptLeaves(n *node, to nostr.PubKey, r *ledger.Receipt) {
 		w.violate("an honest node never forks its chain", "node %d, window %d, seq %d", n.i, r.Window, r.Seq)
 	}
 	w.watch.signed[at] = link
+	if bytes.Contains(n.disk["books/"+to.String()], []byte(r.Sig.String())) {
+		return
+	}
 	var record struct {
 		Used []struct {
 			Window ledger.Window

@@ -102,6 +102,7 @@ type world struct {
 	due    eventHeap
 	dice   rng
 	nodes  []*node
+	pairs  [][2]int // that peer, the lower first
 	byKey  map[nostr.PubKey]*node
 	links  map[[2]int]*link
 	parted map[[2]int]int
