@@ -134,12 +134,14 @@ func (t *turn) nextWant(p *peer) (int, bool) {
 // underWay returns a session with the peer that reconciles, nil if there is none. There is one at a time, whoever began it: two at once would
 // send the same events twice, and honest nodes would count each other's duplicates.
 func (t *turn) underWay(p *peer) *session {
-	for _, s := range t.threads {
-		if s.peer == p.Key && !s.live && !s.query {
-			return s
+	var found *session
+	var first string // should there be two, it is the same one in every run
+	for thread, s := range t.threads {
+		if s.peer == p.Key && !s.live && !s.query && (found == nil || thread < first) {
+			found, first = s, thread
 		}
 	}
-	return nil
+	return found
 }
 
 // syncMessage meters a message of sync/1.0 and lets it through or not.

@@ -50,3 +50,14 @@ func TestASeedReplays(t *testing.T) {
 		}
 	}
 }
+
+// TestARegionReplays wants the same of a world large enough to be cut into regions, which run side by side.
+func TestARegionReplays(t *testing.T) {
+	c := Config{Nodes: 2*regionNodes + 1, Windows: 2, Seed: 3, Seconds: 60, Faults: Rough(), Quiet: true, Brief: true}
+	if list := c.regions(); len(list) != 2 || list[0].Nodes+list[1].Nodes != c.Nodes || list[1].first != list[0].Nodes {
+		t.Fatalf("the regions are %+v", list)
+	}
+	if a, b := mustRun(t, c), mustRun(t, c); a.Trace != b.Trace || a.Nodes != c.Nodes {
+		t.Fatalf("%s and %s, of %d nodes", a.Trace, b.Trace, a.Nodes)
+	}
+}

@@ -3,7 +3,6 @@ package sim
 import (
 	"fmt"
 
-	"fleetmesh.org/fleetmesh/internal/mesh"
 	"fleetmesh.org/fleetmesh/nostr"
 	"fleetmesh.org/fleetmesh/spec"
 )
@@ -16,26 +15,27 @@ type Curve struct {
 	Least []int64 `json:"least"`
 	Mean  []int64 `json:"mean"`
 	Most  []int64 `json:"most"`
+
+	pairs int64 // that it is of
 }
 
 // Talk is a load of sessions that move nothing.
 const Talk Load = "talk"
 
-// Grow simulates so many nodes, in pairs that each use what the other grants, and watches one limit. From window thenAt on, counted
-// from 1, the load is another; 0 is never.
-func Grow(nodes, windows int, seed uint64, load, then Load, thenAt int, limit spec.Limit, ladder mesh.Ladder) (*Curve, *Result, error) {
-	w, err := newWorld(Config{Nodes: nodes, Windows: windows, Seed: seed, Load: load, Then: then, ThenAt: thenAt, Ladder: ladder, Quiet: true})
+// growRegion is Grow in one world.
+func growRegion(cfg Config, limit spec.Limit) (*Curve, *Result, error) {
+	w, err := newWorld(cfg)
 	if err != nil {
 		return nil, nil, err
 	}
-	for range nodes {
+	for range cfg.Nodes {
 		if _, err := w.add(); err != nil {
 			return nil, nil, fmt.Errorf("grow: %w", err)
 		}
 	}
 	w.calm, w.oneWay = true, true
 	w.meet()
-	c := &Curve{Name: string(load), Load: load, Then: then}
+	c := &Curve{Name: string(cfg.Load), Load: cfg.Load, Then: cfg.Then, pairs: int64(cfg.Nodes / 2)}
 	var sample func()
 	sample = func() {
 		c.take(w, limit)
@@ -44,7 +44,7 @@ func Grow(nodes, windows int, seed uint64, load, then Load, thenAt int, limit sp
 	// A window is evaluated after its grace. What it left of the limit shows just before the next one is.
 	w.after((w.cfg.Seconds+w.cfg.Seconds/2)*1000, sample)
 	c.take(w, limit)
-	w.run((int64(windows) + 1) * w.cfg.Seconds * 1000)
+	w.run((int64(cfg.Windows) + 1) * w.cfg.Seconds * 1000)
 	return c, w.result(), nil
 }
 

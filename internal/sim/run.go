@@ -28,8 +28,8 @@ type Result struct {
 	Lines      []string    `json:"-"`
 }
 
-// Run runs a simulation to its end.
-func Run(cfg Config) (*Result, error) {
+// runRegion runs one world to its end.
+func runRegion(cfg Config) (*Result, error) {
 	w, err := newWorld(cfg)
 	if err != nil {
 		return nil, err

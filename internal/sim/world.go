@@ -51,6 +51,7 @@ type Config struct {
 	CrashAt   int         // crash the first node at its effect of this number, 0: not
 	Machine   bool        // that crash takes the machine down
 	Quiet     bool        // no trace, only its hash
+	first     int         // of a region: how many nodes are in those before it
 	Brief     bool        // end soon after the faults do, and demand nothing of how things settle
 }
 
@@ -140,7 +141,7 @@ func newWorld(cfg Config) (*world, error) {
 // add makes a node. Keys are small numbers: a simulated identity needs no secret.
 func (w *world) add() (*node, error) {
 	var secret nostr.SecretKey
-	binary.BigEndian.PutUint32(secret[28:], uint32(len(w.nodes)+1))
+	binary.BigEndian.PutUint32(secret[28:], uint32(w.cfg.first+len(w.nodes)+1))
 	agent, err := identity.NewKeyAgent(secret)
 	if err != nil {
 		return nil, fmt.Errorf("make a node: %w", err)
