@@ -201,7 +201,7 @@ func TestGatewayUnderFire(t *testing.T) {
 	file := gatewayFile(t, home.url, "ws://"+ln.Addr().String())
 	background(t, nil, "--json", "gateway", "--config", file)
 	until(t, "the good event crosses", 2*time.Minute, func() bool { return has(t, home.url, good.ID) })
-	out := mustRun(t, "", "--dir", estate, "export", "--filter", `{"kinds":[1,7]}`)
+	out := mustRun(t, "", "--dir", estate, "export", `{"kinds":[1,7]}`)
 	if n := strings.Count(out, "\n"); n != 1 {
 		t.Errorf("%d events are in the estate, want 1:\n%s", n, out)
 	}
