@@ -1,17 +1,23 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"time"
 
 	"fleetmesh.org/fleetmesh/internal/cluster"
+	"fleetmesh.org/fleetmesh/internal/control"
+	"fleetmesh.org/fleetmesh/spec"
 )
 
 // cluster runs one method of the running cluster.
 func (a *app) cluster(method string, p cluster.FaultParams) error {
 	dir, _ := a.clusterDir()
 	s, err := cluster.Call(a.ctx, dir, method, p)
+	if errors.Is(err, control.ErrNoNode) {
+		return &exit{spec.ExitUnreachable, fmt.Sprintf("no cluster runs in %s: start one with `meshnode cluster start`, or name its directory with --dir", dir)}
+	}
 	if err != nil {
 		return err
 	}

@@ -251,4 +251,7 @@ func (s *Store) Stats(ctx context.Context) (store.Stats, error) {
 // Close implements store.Store.
 func (s *Store) Close() error { return errors.Join(s.link.Close(), s.cfg.Local.Close()) }
 
-var _ store.Store = (*Store)(nil)
+var (
+	_ store.Store      = (*Store)(nil)
+	_ store.Prefetcher = (*Store)(nil)
+)

@@ -182,7 +182,7 @@ func (c *Cluster) onLinks(p FaultParams, f func(Link)) error {
 func Call(ctx context.Context, dir, method string, p FaultParams) (s Status, err error) {
 	c, err := control.Dial(ctx, Socket(dir))
 	if err != nil {
-		return s, fmt.Errorf("no cluster runs in %s: %w", dir, err)
+		return s, fmt.Errorf("ask the cluster in %s: %w", dir, err)
 	}
 	defer c.Close()
 	return s, c.Call(ctx, method, p, &s, nil)

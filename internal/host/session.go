@@ -310,19 +310,24 @@ func (s *session) answerFrame(server *negentropy.Server, neg string) error {
 
 // answerWant answers with one deliver, which holds the first of the events that are here and may cross; where there are none, with a refusal
 // of the want alone.
-func (s *session) answerWant(b *bulk) error {
+func (s *session) answerWant(b *bulk) (err error) {
 	var w mesh.WantBody
 	if err := b.m.DecodeBody(&w); err != nil {
+		return err
+	}
+	ids := make([]nostr.ID, len(w.IDs))
+	for i, text := range w.IDs {
+		if ids[i], err = nostr.ParseID(text); err != nil {
+			return &refusal{code: spec.CodeMalformed}
+		}
+	}
+	if err := s.prefetch(ids); err != nil {
 		return err
 	}
 	created := Now().Unix()
 	var list []*ledger.Envelope
 	size := 0
-	for _, text := range w.IDs {
-		id, err := nostr.ParseID(text)
-		if err != nil {
-			return &refusal{code: spec.CodeMalformed}
-		}
+	for _, id := range ids {
 		e, err := s.wrap(id, created)
 		if err != nil {
 			return err
@@ -340,6 +345,18 @@ func (s *session) answerWant(b *bulk) error {
 	}
 	s.have += int64(len(list))
 	return s.send(spec.MsgSyncDeliver, mesh.DeliverBody{Count: len(list)}, created, list)
+}
+
+// prefetch tells a store that has to ask for its events which ones are needed now.
+func (s *session) prefetch(ids []nostr.ID) error {
+	p, ok := s.h.cfg.Store.(store.Prefetcher)
+	if !ok {
+		return nil
+	}
+	if err := p.Prefetch(s.ctx, ids, Now().Unix()); err != nil {
+		return fmt.Errorf("read events: %w", err)
+	}
+	return nil
 }
 
 // wrap puts an event that may cross into an envelope with our hop; nil where it is not here, may not cross, came from the

@@ -54,6 +54,8 @@ func TestAttachedToAForeignRelay(t *testing.T) {
 	mustRun(t, "", "--dir", feed, "sync", "--direction", "push", relay) // as the relay's own clients do, while the node is down
 	a = up(t, dirA, "--attach", relay)
 	same("what was published while the node was down", 520)
+	mustRun(t, "", "event", "--kind", "1", "--content", "live", "--relay", relay)
+	until(t, "what a client of the relay publishes reaches the peer", time.Minute, func() bool { return b.fingerprint(t).Count == 521 })
 	if got := mustRun(t, "", "--dir", feed, "--json", "sync", "--direction", "pull", relay); !json.Valid(lastLine(got)) {
 		t.Error(got)
 	}

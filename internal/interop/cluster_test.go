@@ -103,3 +103,21 @@ func TestClustersConverge(t *testing.T) {
 		})
 	}
 }
+
+// TestAClusterThatBreaks kills nodes, cuts and slows links and sets clocks off while events are put in, and wants nothing acknowledged lost and no
+// honest node above S0 in the end.
+func TestAClusterThatBreaks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("what was broken needs a window or two to be taken up again")
+	}
+	args, want := []string{"--nodes", "3", "--topology", "line", "--events", "200", "--for", "12s", "--kill-every", "6s", "--cut-every", "5s", "--slow-every", "5s", "--seed", "3"}, 200
+	if full() {
+		args = []string{"--nodes", "5", "--topology", "ring", "--events", "20000", "--for", "20m", "--kill-every", "30s", "--cut-every", "60s", "--slow-every", "60s", "--skew", "50s", "--settle"}
+		want = 20000
+	}
+	r, code := runCluster(t, args...)
+	r.check(t, want)
+	if code != 0 || r.Faults.Kills == 0 || r.Faults.Cuts == 0 || r.Faults.Slows == 0 {
+		t.Errorf("status %d, faults %+v", code, r.Faults)
+	}
+}

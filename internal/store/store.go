@@ -106,6 +106,12 @@ type Store interface {
 	Close() error
 }
 
+// Prefetcher is a Store to which each Get is a question over a network. Prefetch brings events that are about to be asked for one by one, so that
+// they cost one question together.
+type Prefetcher interface {
+	Prefetch(ctx context.Context, ids []nostr.ID, now int64) error
+}
+
 // Stats describes a store. Bytes are octets on disk (0 for Memory). Its JSON keys are stable.
 type Stats struct {
 	Events     int64  `json:"events"` // live events
