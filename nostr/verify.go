@@ -1,6 +1,10 @@
 package nostr
 
-import "fleetmesh.org/fleetmesh/nostr/schnorr"
+import (
+	"crypto/rand"
+
+	"fleetmesh.org/fleetmesh/nostr/schnorr"
+)
 
 // Verifier checks the signatures of events in groups: whatever waits is best
 // handed over together.
@@ -14,6 +18,24 @@ type Verifier interface {
 // NewVerifier returns a verifier that remembers the authors it saw last, in
 // some megabytes. It works on the caller's goroutine.
 func NewVerifier() Verifier { return &groupVerifier{schnorr.NewVerifier(0)} }
+
+// NewBulkVerifier returns a Verifier for those who have hundreds of signatures at hand, nearly all of them good: it checks them in one equation,
+// at half the cost or less, and one by one where that does not hold. The verdicts are NewVerifier's.
+func NewBulkVerifier() Verifier { return &bulkVerifier{schnorr.NewVerifier(0)} }
+
+type bulkVerifier struct{ schnorr *schnorr.Verifier }
+
+func (v *bulkVerifier) Verify(events []*Event) []bool {
+	out := make([]bool, len(events))
+	keys, ids, sigs := make([]*[32]byte, len(events)), make([]*[32]byte, len(events)), make([]*[64]byte, len(events))
+	for i, e := range events {
+		keys[i], ids[i], sigs[i] = (*[32]byte)(&e.PubKey), (*[32]byte)(&e.ID), (*[64]byte)(&e.Sig)
+	}
+	if err := v.schnorr.VerifyBatch(rand.Reader, keys, ids, sigs, out); err != nil { // never: the system's randomness does not fail
+		v.schnorr.VerifyGroup(keys, ids, sigs, out)
+	}
+	return out
+}
 
 // VerifyPath names the code that verifies signatures on this processor, as
 // schnorr.Path does.

@@ -60,7 +60,7 @@ type Config struct {
 
 	Transports []transport.Transport // by which we dial
 	Ours       []transport.Endpoint  // our side of the ladder
-	Verifier   nostr.Verifier        // nil: nostr.NewVerifier()
+	Verifier   nostr.Verifier        // nil: nostr.NewBulkVerifier()
 	Random     io.Reader             // of blindings; nil: crypto/rand
 	Log        *slog.Logger          // nil discards
 
@@ -119,7 +119,7 @@ const historyLength = 2000
 // New takes up the journal and makes a host that is not running yet.
 func New(cfg Config) (*Host, error) {
 	if cfg.Verifier == nil {
-		cfg.Verifier = nostr.NewVerifier()
+		cfg.Verifier = nostr.NewBulkVerifier()
 	}
 	if cfg.Random == nil {
 		cfg.Random = rand.Reader

@@ -107,11 +107,15 @@ func (s *session) fetch(need []nostr.ID) error {
 		}
 		switch spec.MessageType(b.m.Type) {
 		case spec.MsgSyncDeliver:
-			if err := s.takeDeliver(b); err != nil {
+			ids, err := s.taken(b)
+			if err != nil {
 				s.giveUp(err)
 				return err
 			}
-			need = append(need, rest(flight[0], b)...)
+			if len(flight) == 0 {
+				return &refusal{code: spec.CodeMalformed} // nobody asked
+			}
+			need = append(need, rest(flight[0], ids)...)
 			flight = flight[1:]
 		case spec.MsgSyncRefuse:
 			no := refusedBy(b)
@@ -139,22 +143,14 @@ func (s *session) unknown(ids []nostr.ID) ([]nostr.ID, error) {
 	return kept, nil
 }
 
-// rest returns the ids of a batch after the last one that a deliver brought: they did not fit.
-func rest(batch []nostr.ID, b *bulk) []nostr.ID {
-	last := -1
-	for i := range b.m.Attachments {
-		text, err := b.m.Attachments[i].Content()
-		if err != nil {
-			continue
-		}
-		if env, _ := ledger.ParseEnvelope(text); env != nil {
-			last = max(last, slices.Index(batch, env.Event.ID))
+// rest returns the ids of a batch after the last one that a deliver brought: they did not fit. A deliver keeps the order of its want.
+func rest(batch, brought []nostr.ID) []nostr.ID {
+	for _, id := range slices.Backward(brought) {
+		if i := slices.Index(batch, id); i >= 0 {
+			return batch[i+1:]
 		}
 	}
-	if last < 0 {
-		return nil
-	}
-	return batch[last+1:]
+	return nil
 }
 
 // bring delivers what the peer lacks, a few small delivers at a time, and notes the fate of each.

@@ -149,7 +149,8 @@ func (s *session) charged(typ spec.MessageType, content any, created int64, enve
 	}
 	m.Body = raw
 	for _, e := range envelopes {
-		m.Attachments = append(m.Attachments, didcomm.JSONAttachment(attachEnvelope, e.JSON()))
+		// Without a media type: data.json says what it is, and it would be a tenth of a small event.
+		m.Attachments = append(m.Attachments, didcomm.Attachment{ID: attachEnvelope, Data: didcomm.AttachmentData{JSON: e.JSON()}})
 	}
 	frame, err := s.h.pack(s.ctx, s.peer, m, false)
 	if err != nil {
@@ -408,6 +409,12 @@ func (s *session) charge(created int64) (*ledger.Grant, ledger.Window, bool) {
 
 // takeDeliver checks the envelopes of a deliver, offers their events to the node, and tells the peer what became of them.
 func (s *session) takeDeliver(b *bulk) error {
+	_, err := s.taken(b)
+	return err
+}
+
+// taken is takeDeliver, and returns the ids that were delivered, in their order.
+func (s *session) taken(b *bulk) (ids []nostr.ID, err error) {
 	now := Now().Unix()
 	answer := mesh.DeliveredBody{Refused: []mesh.RefusedRef{}}
 	var good []*ledger.Envelope
@@ -418,12 +425,13 @@ func (s *session) takeDeliver(b *bulk) error {
 		}
 		text, err := b.m.Attachments[i].Content()
 		if err != nil {
-			return &refusal{code: spec.CodeMalformed}
+			return nil, &refusal{code: spec.CodeMalformed}
 		}
 		env, err := ledger.ParseEnvelope(text)
 		if env == nil {
-			return fmt.Errorf("%w: %w", &refusal{code: spec.CodeMalformed}, err)
+			return nil, fmt.Errorf("%w: %w", &refusal{code: spec.CodeMalformed}, err)
 		}
+		ids = append(ids, env.Event.ID)
 		code := refusalOf(err)
 		if err == nil && ok {
 			code = s.judge(env, ledger.Delivery{Self: s.h.selfKey, Peer: s.peer, Grant: g, Way: s.inward(), Window: w, Now: now})
@@ -435,14 +443,14 @@ func (s *session) takeDeliver(b *bulk) error {
 		good = append(good, env)
 	}
 	if len(good)+len(answer.Refused) == 0 {
-		return &refusal{code: spec.CodeNoEnvelope}
+		return nil, &refusal{code: spec.CodeNoEnvelope}
 	}
 	if err := s.offer(good, &answer, now); err != nil {
-		return err
+		return nil, err
 	}
 	s.need += int64(answer.Stored)
 	s.h.step(mesh.Taken{Peer: s.peer, Session: s.thread, Window: b.window, Stored: int64(answer.Stored), Duplicate: int64(answer.Duplicate), Refused: int64(len(answer.Refused))})
-	return s.send(spec.MsgSyncDelivered, answer, Now().Unix(), nil)
+	return ids, s.send(spec.MsgSyncDelivered, answer, Now().Unix(), nil)
 }
 
 // inward is the direction of what the peer delivers, seen from the subject of the session's grant.

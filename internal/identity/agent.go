@@ -20,6 +20,7 @@ type Agent interface {
 type KeyAgent struct {
 	secret nostr.SecretKey
 	pub    nostr.PubKey
+	signer *nostr.Signer
 }
 
 // NewKeyAgent makes an agent of a secret key, which it checks.
@@ -27,14 +28,20 @@ func NewKeyAgent(k nostr.SecretKey) (*KeyAgent, error) {
 	if _, err := secret(k); err != nil {
 		return nil, err
 	}
-	return &KeyAgent{secret: k, pub: k.PubKey()}, nil
+	signer, err := nostr.NewSigner(k)
+	if err != nil {
+		return nil, err
+	}
+	return &KeyAgent{secret: k, pub: k.PubKey(), signer: signer}, nil
 }
 
 // PubKey returns the node's key.
 func (a *KeyAgent) PubKey() nostr.PubKey { return a.pub }
 
-// Sign signs a digest, always alike for the same digest.
-func (a *KeyAgent) Sign(digest [32]byte) (nostr.Sig, error) { return signDigest(a.secret, digest) }
+// Sign signs a digest with zero auxiliary randomness: always alike for the same digest, as receipts and vectors need.
+func (a *KeyAgent) Sign(digest [32]byte) (nostr.Sig, error) {
+	return a.signer.Sign(digest), nil
+}
 
 // SharedX agrees on a value with another key.
 func (a *KeyAgent) SharedX(with nostr.PubKey) ([32]byte, error) { return sharedX(a.secret, with) }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/ecdh"
 	"errors"
-	"fmt"
 	"math/big"
 
 	"github.com/btcsuite/btcd/btcec/v2"
@@ -27,20 +26,6 @@ func Verify(k nostr.PubKey, digest [32]byte, sig nostr.Sig) bool {
 
 // verifier remembers keys: a node's receipts and hops come from a few.
 var verifier = nostr.NewVerifier()
-
-// signDigest makes a BIP-340 signature with zero auxiliary randomness: the same
-// key and digest always give the same signature, which the vectors rely on.
-func signDigest(k nostr.SecretKey, digest [32]byte) (nostr.Sig, error) {
-	priv, err := secret(k)
-	if err != nil {
-		return nostr.Sig{}, err
-	}
-	s, err := schnorr.Sign(priv, digest[:], schnorr.CustomNonce([32]byte{}), schnorr.FastSign())
-	if err != nil {
-		return nostr.Sig{}, fmt.Errorf("sign: %w", err)
-	}
-	return nostr.Sig(s.Serialize()), nil
-}
 
 // sharedX is the x coordinate of k·P, the unhashed ECDH value that NIP-44 and the
 // blinded tags start from. Both ends compute the same.

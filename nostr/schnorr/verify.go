@@ -113,12 +113,7 @@ func (in *input) parse(sig *[64]byte) bool {
 }
 
 // challengeTag is SHA-256("BIP0340/challenge") twice, which a tagged hash starts with.
-var challengeTag = func() (tag [64]byte) {
-	h := sha256.Sum256([]byte("BIP0340/challenge"))
-	copy(tag[:32], h[:])
-	copy(tag[32:], h[:])
-	return tag
-}()
+var challengeTag = tagOf("BIP0340/challenge")
 
 // challenge computes e = hash(r, pub, msg) mod n.
 func (in *input) challenge(pub *[32]byte, msg []byte, sig *[64]byte) {
