@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,19 +43,14 @@ func (s *Store) offer(ctx context.Context, events []*nostr.Event, now int64) ([]
 			}
 		}
 		return c.PublishMany(ctx, send, publishWindow, func(e *nostr.Event, a gateway.Answer) error {
-			switch {
-			case a.OK && e.Kind.IsEphemeral():
-				out[at[e.ID]] = store.Ephemeral
-			case a.OK && !strings.HasPrefix(a.Reason, "duplicate"):
-				out[at[e.ID]] = store.Stored
-				s.sent(e)
-			case a.OK || strings.HasPrefix(a.Reason, "duplicate"):
-				out[at[e.ID]] = store.Duplicate
-			case a.Final():
-				out[at[e.ID]] = outcomeOf(a.Reason)
-				refusals = append(refusals, store.Refusal{ID: e.ID, Reason: reasonOf(a.Reason), At: now})
-			default:
+			o, reason := fateOf(e, a)
+			switch out[at[e.ID]] = o; {
+			case o == 0:
 				later = append(later, fmt.Errorf("the attached relay does not take an event now: %s", a.Reason))
+			case o == store.Stored:
+				s.sent(e)
+			case reason != "":
+				refusals = append(refusals, store.Refusal{ID: e.ID, Reason: reason, At: now})
 			}
 			return nil
 		})
@@ -138,27 +134,28 @@ func (s *Store) sent(e *nostr.Event) {
 	s.seen(e)
 }
 
-// outcomeOf reads a final refusal. Relays say in words why, and these are the words in use.
-func outcomeOf(reason string) store.Outcome {
+// fateOf reads a relay's answer: what became of the event, and the reason under which it enters the refused index, "" for none. The outcome is zero where
+// the answer may be another one later. Relays have no common prefix for what they replaced or deleted before; these are the words in use.
+func fateOf(e *nostr.Event, a gateway.Answer) (o store.Outcome, reason string) {
+	prefix := gateway.Prefix(a.Reason)
+	says := func(words ...string) bool {
+		return slices.ContainsFunc(words, func(w string) bool { return prefix == w || !a.OK && a.Final() && strings.Contains(a.Reason, w) })
+	}
 	switch {
-	case strings.Contains(reason, "deleted"):
-		return store.Deleted
-	case strings.Contains(reason, "replaced"), strings.Contains(reason, "newer"):
-		return store.Superseded
-	case strings.Contains(reason, "expired"):
-		return store.Expired
+	case a.OK && e.Kind.IsEphemeral():
+		return store.Ephemeral, ""
+	case prefix == "duplicate":
+		return store.Duplicate, ""
+	case says("replaced", "newer"):
+		return store.Superseded, store.ReasonSuperseded
+	case says("deleted"):
+		return store.Deleted, store.ReasonDeleted
+	case says("expired"):
+		return store.Expired, store.ReasonExpired
+	case a.OK:
+		return store.Stored, ""
+	case a.Final():
+		return store.Refused, "policy"
 	}
-	return store.Refused
-}
-
-func reasonOf(reason string) string {
-	switch outcomeOf(reason) {
-	case store.Deleted:
-		return store.ReasonDeleted
-	case store.Superseded:
-		return store.ReasonSuperseded
-	case store.Expired:
-		return store.ReasonExpired
-	}
-	return "policy"
+	return 0, ""
 }
