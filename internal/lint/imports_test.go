@@ -71,7 +71,7 @@ var table = []struct {
 	{"monitor", "spec control", false},
 	{"manifest", "nostr spec control", false},
 	{"manifest/export", "spec manifest", false},
-	{"web", "nostr spec control", false},
+	{"web", "nostr spec control monitor", false},
 	{"daemon", "*", false},
 	{"doctor", "control monitor daemon", false},
 	{"cmd/meshnode", "nostr spec identity ledger control command cluster monitor manifest gateway gateway/bridge gateway/border selftest mesh sim web daemon doctor", false},

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"fleetmesh.org/fleetmesh/internal/monitor"
 	"fleetmesh.org/fleetmesh/nostr"
 	"fleetmesh.org/fleetmesh/spec"
 )
@@ -157,12 +158,24 @@ func overview(l *look) []section {
 	problem := l.web.ask(l.ctx, "node.status", nil, &st)
 	_ = l.web.ask(l.ctx, "manifest.get", nil, &m) // a node that is coming up has none yet
 	peers, trouble := l.web.peers(l.ctx)
+	report := l.web.health(l.ctx)
 	return []section{
-		{ID: "summary", Template: "summary", Data: map[string]any{"Status": &st, "Quota": m.Config.Spec.Storage.MaxBytes, "Problem": problem, "Manifest": &m}},
+		{ID: "summary", Template: "summary", Data: map[string]any{"Status": &st, "Quota": m.Config.Spec.Storage.MaxBytes, "Problem": problem, "Manifest": &m, "Health": report}},
 		{ID: "peers", Template: "peers", Data: map[string]any{"Rows": rows(peers, m.names()), "Problem": trouble, "Clock": l.clock}},
 		jobsSection(l),
 		l.decisions("recent", 12, m.names()),
 	}
+}
+
+// health is what meshnode watch would say, without its recount; nil where the node does not tell.
+func (w *Web) health(ctx context.Context) *monitor.Report {
+	var f monitor.Facts
+	if w.ask(ctx, "node.health", monitor.Params{}, &f) != "" {
+		return nil
+	}
+	r := monitor.Judge(&f, monitor.Defaults())
+	r.Facts = &f
+	return &r
 }
 
 func rows(peers []peering, names map[string]string) (out []peerRow) {
