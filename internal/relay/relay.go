@@ -158,6 +158,7 @@ func New(cfg Config) (*Relay, error) {
 	}
 	r.RefreshInfo()
 	r.startPipeline()
+	go r.watchLulls()
 	return r, nil
 }
 
