@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"os"
@@ -66,10 +67,14 @@ Examples:
   meshnode cluster start --events 20000 --for 20m --kill-every 30s --cut-every 1m --until-converged`
 }
 
-// clusterDir is --dir, or ./cluster where that was not given.
+// clusterDir is --dir, or ./cluster where that was not given; where that is too long a path for a socket, a place for temporary files.
 func (a *app) clusterDir() (dir string, given bool) {
 	if string(a.dir) == defaultDir() {
-		return filepath.Join(filepath.Dir(string(a.dir)), "cluster"), false
+		dir = filepath.Join(filepath.Dir(string(a.dir)), "cluster")
+		if cluster.Fits(dir) != nil { // one place for each working directory, so that the other verbs find it
+			dir = filepath.Join(os.TempDir(), fmt.Sprintf("meshnode-cluster-%x", sha256.Sum256([]byte(dir)))[:25])
+		}
+		return dir, false
 	}
 	return string(a.dir), true
 }

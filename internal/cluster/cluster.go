@@ -111,9 +111,21 @@ func (cfg Config) Check() ([]Link, error) {
 	return links, nil
 }
 
+// Fits says whether the sockets of a cluster in a directory have paths that a system takes.
+func Fits(dir string) error {
+	const most = 104 - len("/n63/control.sock")
+	if len(dir) > most {
+		return fmt.Errorf("--dir %s has %d octets, and the paths of the sockets in it may not be that long: %d at most", dir, len(dir), most)
+	}
+	return nil
+}
+
 // Run runs a cluster to its end and reports. The report is whole even where the error says that the nodes did not converge in time.
 func Run(ctx context.Context, cfg Config) (Report, error) {
 	links, err := cfg.Check()
+	if err == nil {
+		err = Fits(cfg.Dir)
+	}
 	if err != nil {
 		return Report{}, err
 	}
