@@ -20,6 +20,7 @@ import (
 	"fleetmesh.org/fleetmesh/internal/ledger"
 	"fleetmesh.org/fleetmesh/internal/mesh"
 	"fleetmesh.org/fleetmesh/internal/store"
+	"fleetmesh.org/fleetmesh/internal/strain"
 	"fleetmesh.org/fleetmesh/internal/transport"
 	"fleetmesh.org/fleetmesh/nostr"
 	"fleetmesh.org/fleetmesh/spec"
@@ -42,6 +43,10 @@ type Config struct {
 	Left    func(peer nostr.PubKey, envelopes []*ledger.Envelope)
 	// Publish stores and serves an event of our own: a grant.
 	Publish func(ctx context.Context, e *nostr.Event) error
+	// Announce is Publish for what others shall read: reports and what follows from them. nil: Publish.
+	Announce func(ctx context.Context, e *nostr.Event) error
+	// Shed is told which rungs of the shedding ladder are engaged, whenever that changes. It may be nil and must not wait.
+	Shed func([]strain.Rung)
 	// Find looks for a peer's descriptor elsewhere, for instance on the relays that hints name.
 	Find func(ctx context.Context, key nostr.PubKey, hints []string) (*nostr.Event, error)
 	// Descriptor is our own current descriptor.
@@ -105,6 +110,8 @@ type Host struct {
 	history  []Happening
 	changed  chan struct{} // closed and made anew at every happening
 	failed   error         // federation has stopped for good
+
+	deep map[nostr.PubKey]mesh.Exhibit // the last envelope of a peer's that came too far
 }
 
 // Happening is something that mesh told of, with its time: what `why` and `peer show` answer from.
@@ -183,6 +190,9 @@ func (h *Host) Start(listeners ...transport.Listener) {
 	h.requeue()
 	h.mu.Unlock()
 	h.startMediation()
+	if len(h.Peers()) > 0 {
+		h.Stressed(strain.Own, "restart", nostr.PubKey{})
+	}
 	h.step(mesh.Woken{})
 }
 
@@ -282,6 +292,16 @@ func (h *Host) perform(eff mesh.Effect) (next mesh.Input, answer bool, err error
 		h.servePeers(eff)
 	case mesh.PeersTold:
 		h.told(eff)
+	case mesh.PublishReport:
+		return h.publishReport(eff), false, nil
+	case mesh.RetractReport:
+		h.retract(eff)
+	case mesh.AnswerStanding:
+		h.answerStanding(eff)
+	case mesh.Shed:
+		if h.cfg.Shed != nil {
+			h.cfg.Shed(eff.Rungs)
+		}
 	default:
 		return nil, true, nil
 	}

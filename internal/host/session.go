@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"fleetmesh.org/fleetmesh/internal/ledger"
 	"fleetmesh.org/fleetmesh/internal/mesh"
 	"fleetmesh.org/fleetmesh/internal/store"
+	"fleetmesh.org/fleetmesh/internal/strain"
 	"fleetmesh.org/fleetmesh/nostr"
 	"fleetmesh.org/fleetmesh/nostr/negentropy"
 	"fleetmesh.org/fleetmesh/spec"
@@ -104,7 +106,7 @@ func (h *Host) route(a *arrival, window int64) {
 
 // refuseSession answers a message that mesh did not let through.
 func (h *Host) refuseSession(a *arrival, code spec.Code) {
-	if a.anonymous || a.m.Type == string(spec.MsgSyncRefuse) || a.m.Type == string(spec.MsgSyncDone) || a.m.Type == string(spec.MsgSyncDelivered) {
+	if a.anonymous || !strings.HasPrefix(a.m.Type, spec.PIURISync) || a.m.Type == string(spec.MsgSyncRefuse) || a.m.Type == string(spec.MsgSyncDone) || a.m.Type == string(spec.MsgSyncDelivered) {
 		return
 	}
 	h.mu.Lock()
@@ -122,6 +124,9 @@ func (s *session) end(err error) {
 		code = no.code
 	case err != nil:
 		code = spec.CodeError
+		if s.h.ctx.Err() == nil {
+			s.h.Stressed(strain.Peer, identity.FormatDID(s.peer), s.peer)
+		}
 		s.h.cfg.Log.Info("a sync ended early", "peer", s.peer.String()[:12], "err", err)
 	}
 	s.h.mu.Lock()
@@ -140,7 +145,7 @@ func (s *session) send(typ spec.MessageType, content any, created int64, envelop
 // charged is send, and returns the window that the message was metered in.
 func (s *session) charged(typ spec.MessageType, content any, created int64, envelopes []*ledger.Envelope) (window int64, err error) {
 	m := &didcomm.Message{ID: newID(), Type: string(typ), From: s.h.self, To: []string{identity.FormatDID(s.peer)}, ThreadID: s.thread, CreatedTime: created}
-	if typ == spec.MsgSyncOpen {
+	if typ == spec.MsgSyncOpen || typ == spec.MsgStandingQuery {
 		m.ID, m.ThreadID = s.thread, ""
 	}
 	raw, err := body(content)
@@ -418,6 +423,7 @@ func (s *session) taken(b *bulk) (ids []nostr.ID, err error) {
 	now := Now().Unix()
 	answer := mesh.DeliveredBody{Refused: []mesh.RefusedRef{}}
 	var good []*ledger.Envelope
+	seen := conduct{s: s, way: s.inward()}
 	g, w, ok := s.charge(b.m.CreatedTime)
 	for i := range b.m.Attachments {
 		if b.m.Attachments[i].ID != attachEnvelope {
@@ -437,6 +443,7 @@ func (s *session) taken(b *bulk) (ids []nostr.ID, err error) {
 			code = s.judge(env, ledger.Delivery{Self: s.h.selfKey, Peer: s.peer, Grant: g, Way: s.inward(), Window: w, Now: now})
 		}
 		if code != "" || !ok {
+			seen.broken(env, err, g, b.m.CreatedTime)
 			answer.Refused = append(answer.Refused, mesh.RefusedRef{ID: env.Event.ID.String(), Code: code})
 			continue
 		}
@@ -445,11 +452,11 @@ func (s *session) taken(b *bulk) (ids []nostr.ID, err error) {
 	if len(good)+len(answer.Refused) == 0 {
 		return nil, &refusal{code: spec.CodeNoEnvelope}
 	}
-	if err := s.offer(good, &answer, now); err != nil {
+	if err := s.offer(good, &answer, now, &seen, b.m.CreatedTime); err != nil {
 		return nil, err
 	}
 	s.need += int64(answer.Stored)
-	s.h.step(mesh.Taken{Peer: s.peer, Session: s.thread, Window: b.window, Stored: int64(answer.Stored), Duplicate: int64(answer.Duplicate), Refused: int64(len(answer.Refused))})
+	s.h.step(mesh.Taken{Peer: s.peer, Session: s.thread, Window: b.window, Stored: int64(answer.Stored), Duplicate: int64(answer.Duplicate), Refused: int64(len(answer.Refused)), Sample: seen.sample})
 	return ids, s.send(spec.MsgSyncDelivered, answer, Now().Unix(), nil)
 }
 
@@ -490,16 +497,18 @@ func refusalOf(err error) spec.Code {
 }
 
 // offer verifies envelopes in groups and offers the events that hold.
-func (s *session) offer(list []*ledger.Envelope, answer *mesh.DeliveredBody, now int64) error {
+func (s *session) offer(list []*ledger.Envelope, answer *mesh.DeliveredBody, now int64, seen *conduct, created int64) error {
 	verdicts := ledger.VerifyEnvelopes(s.h.cfg.Verifier, list)
 	var origins []Origin
 	var kept []*nostr.Event
 	var sound []*ledger.Envelope
 	for i, env := range list {
 		if verdicts[i] != nil {
+			seen.forged(env, verdicts[i], created)
 			answer.Refused = append(answer.Refused, mesh.RefusedRef{ID: env.Event.ID.String(), Code: spec.CodeInvalid})
 			continue
 		}
+		seen.good(env)
 		kept, sound = append(kept, env.Event), append(sound, env)
 		origins = append(origins, originOf(env, s.peer, now))
 	}

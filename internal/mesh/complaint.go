@@ -386,3 +386,19 @@ func (t *turn) withdrawn(p *peer, in Received) {
 
 // keep drops the oldest beyond what is remembered.
 func keep[T any](list []T) []T { return list[max(0, len(list)-keptCases):] }
+
+// Cases tells of the complaints with a peer: ours about it, and its about us, oldest first.
+func (n *Node) Cases(peer nostr.PubKey) (ours []Complaint, theirs []Accusation) {
+	ours, theirs = []Complaint{}, []Accusation{}
+	p := n.peers[peer]
+	if p == nil {
+		return ours, theirs
+	}
+	for _, c := range p.Cases.Ours {
+		ours = append(ours, *c)
+	}
+	for _, a := range p.Cases.Theirs {
+		theirs = append(theirs, *a)
+	}
+	return ours, theirs
+}

@@ -47,8 +47,8 @@ const keptFindings = 1024
 // reportJudged takes note of a report. One that this node has seen, or an older one of the same pair, is no news.
 func (t *turn) reportJudged(in ReportJudged) {
 	r := in.Report
-	if p := t.peers[r.Reporter]; p == nil || len(p.Issued) == 0 || r.Reporter == t.cfg.Self {
-		return // it weighs nothing and may be anybody's
+	if !t.News(r) {
+		return
 	}
 	v := t.voices[r.Reporter]
 	if v == nil {
@@ -56,9 +56,6 @@ func (t *turn) reportJudged(in ReportJudged) {
 		t.voices[r.Reporter] = v
 	}
 	i := slices.IndexFunc(v.Findings, func(f *Finding) bool { return f.Subject == r.Subject })
-	if i >= 0 && v.Findings[i].At >= r.At {
-		return
-	}
 	before := t.view(r.Subject)
 	f := &Finding{Reporter: r.Reporter, Subject: r.Subject, Severity: r.Outcome, Topic: r.Topic, Event: r.ID, At: r.At, Expires: r.Expiration,
 		Support: in.Judgement.Support, Detail: in.Judgement.Detail}
@@ -144,4 +141,13 @@ func (n *Node) restoreVoice(name string, record json.RawMessage) error {
 	}
 	n.voices[v.Key] = v
 	return nil
+}
+
+// News reports whether a report is worth judging: by a node that this one has granted anything, and not read before.
+func (n *Node) News(r *ledger.Report) bool {
+	if p := n.peers[r.Reporter]; p == nil || len(p.Issued) == 0 || r.Reporter == n.cfg.Self {
+		return false
+	}
+	v := n.voices[r.Reporter]
+	return v == nil || !slices.ContainsFunc(v.Findings, func(f *Finding) bool { return f.Subject == r.Subject && f.At >= r.At })
 }
