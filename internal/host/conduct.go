@@ -170,7 +170,7 @@ const queryTime = 15 * time.Second
 func (h *Host) AskStanding(ctx context.Context, peer nostr.PubKey, q mesh.QueryBody) (a mesh.AnswerBody, answered bool, err error) {
 	thread := newID()
 	h.mu.Lock()
-	s := h.newSession(peer, thread, ledger.Push)
+	s := h.newSession(peer, thread, ledger.Push, "", "")
 	answers := h.stepLocked(mesh.AskStanding{Peer: peer, Thread: thread})
 	h.mu.Unlock()
 	defer h.queryOver(s)
@@ -211,7 +211,7 @@ func (e *Refused) Error() string { return e.Code.Refusal().Meaning }
 
 // answerStanding sends an answer within the asker's budget; else a decline, which costs nothing and tells nothing. h.mu is held.
 func (h *Host) answerStanding(eff mesh.AnswerStanding) {
-	s := h.newSession(eff.To, eff.Thread, ledger.Pull)
+	s := h.newSession(eff.To, eff.Thread, ledger.Pull, "", "")
 	h.work.Go(func() {
 		defer h.queryOver(s)
 		if err := s.send(spec.MsgStandingAnswer, eff.Body, Now().Unix(), nil); err == nil {

@@ -313,6 +313,7 @@ func (h *Host) grant(e *nostr.Event) error {
 	if err := g.LiveAt(Now().Unix()); err != nil {
 		return fmt.Errorf("attached grant: %w", err)
 	}
+	h.cfg.tamper.believes(g)
 	h.step(mesh.GrantSeen{Issuer: e.PubKey, Grant: g})
 	return nil
 }
@@ -346,10 +347,10 @@ func (h *Host) take(a *arrival) {
 		}
 	}
 	defer h.handled(a)
-	answers := h.step(mesh.Received{
+	answers := h.step(h.cfg.tamper.hears(mesh.Received{
 		From: a.from, Anonymous: a.anonymous, Type: spec.MessageType(a.m.Type), ID: a.m.ID, Thread: a.m.Thread(),
 		Created: a.m.CreatedTime, Octets: a.octets, Envelopes: envelopes, Body: a.m.Body, Invited: h.invited(a),
-	})
+	}))
 	for _, eff := range answers {
 		switch eff := eff.(type) {
 		case mesh.Pass:

@@ -69,6 +69,7 @@ type Config struct {
 	Random     io.Reader             // of blindings; nil: crypto/rand
 	Log        *slog.Logger          // nil discards
 
+	tamper  *tamper        // tests: what this node does wrong
 	observe func(*arrival) // tests: sees every message that is taken
 }
 
@@ -130,6 +131,9 @@ func New(cfg Config) (*Host, error) {
 	}
 	if cfg.Random == nil {
 		cfg.Random = rand.Reader
+	}
+	if cfg.tamper == nil {
+		cfg.tamper = tampered
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -281,6 +285,9 @@ func (h *Host) perform(eff mesh.Effect) (next mesh.Input, answer bool, err error
 		eff.Receipt.Sig = sig
 		return mesh.ReceiptSigned(eff), false, nil
 	case mesh.Send:
+		if h.cfg.tamper.withholds(eff) {
+			return h.cfg.tamper.pretends(eff), false, nil
+		}
 		return nil, false, h.post(eff)
 	case mesh.SendProblem:
 		h.link(eff.To).enqueue(h.problem(eff), false)

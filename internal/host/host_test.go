@@ -55,7 +55,7 @@ func newRigWith(t *testing.T, net *transport.Memory, name string, secret byte, e
 	d := identity.Descriptor{Subject: r.pub, CreatedAt: now, Class: spec.ClassEdge, Protocol: spec.C().Protocol.Name, Digest: spec.DigestHex(),
 		Agreement: []identity.BoundKey{{Key: identity.AgreementKey(agreement.PublicKey().Bytes())}}, Transport: []identity.TransportKey{identity.TransportSecret{secret}.Public()},
 		Endpoints: []identity.Endpoint{{Scheme: net.Scheme(), Address: name, Preference: 10}},
-		Protocols: []string{spec.PIURIPeering, spec.PIURIBudget, spec.PIURISync}, Expiration: now + 86400}
+		Protocols: []string{spec.PIURIPeering, spec.PIURIBudget, spec.PIURISync, spec.PIURIComplaint, spec.PIURIStanding}, Expiration: now + 86400}
 	if describe != nil {
 		describe(&d)
 	}

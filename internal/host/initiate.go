@@ -161,7 +161,7 @@ func (s *session) bring(have []nostr.ID) error {
 			created := Now().Unix()
 			var list []*ledger.Envelope
 			size := 0
-			for len(have) > 0 && size < pushBytes {
+			for len(have) > 0 && size < s.h.cfg.tamper.pushes() {
 				env, err := s.wrap(have[0], created)
 				if err != nil {
 					return err

@@ -161,7 +161,7 @@ func (s *session) charged(typ spec.MessageType, content any, created int64, enve
 	if err != nil {
 		return 0, err
 	}
-	answers := s.h.step(mesh.Sending{Peer: s.peer, Session: s.thread, Type: typ, Created: created, Octets: int64(len(frame)), Envelopes: int64(len(envelopes))})
+	answers := s.h.step(s.h.cfg.tamper.counts(mesh.Sending{Peer: s.peer, Session: s.thread, Type: typ, Created: created, Octets: int64(len(frame)), Envelopes: int64(len(envelopes))}))
 	if len(answers) == 0 {
 		return 0, errors.New("federation has stopped")
 	}

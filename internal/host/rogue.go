@@ -1,0 +1,17 @@
+//go:build rogue
+
+package host
+
+import "os"
+
+// A program built with the tag rogue misbehaves as the variable MESHNODE_ROGUE says. Tests of whole processes build it; nobody runs it.
+func init() {
+	switch os.Getenv("MESHNODE_ROGUE") {
+	case "silent":
+		tampered = &tamper{silent: true}
+	case "over-spender":
+		tampered = greed()
+	case "liar":
+		tampered = &tamper{lies: true}
+	}
+}

@@ -1,0 +1,86 @@
+package host
+
+import (
+	"encoding/hex"
+	"encoding/json"
+
+	"fleetmesh.org/fleetmesh/internal/ledger"
+	"fleetmesh.org/fleetmesh/internal/mesh"
+	"fleetmesh.org/fleetmesh/spec"
+)
+
+// tamper makes a node misbehave. Nothing that ships sets one: tests do, and programs built with the tag rogue, which are for tests alone.
+type tamper struct {
+	silent bool                // sends no receipt
+	lies   bool                // counts half of what it sends, and does not believe what the issuer counted
+	grant  func(*ledger.Grant) // changes what it believes to be granted
+	batch  int                 // octets of envelopes in a deliver that was not asked for; 0: as agreed
+}
+
+// tampered is the tamper of a program that was built to misbehave.
+var tampered *tamper
+
+// withholds reports whether a message stays here.
+func (t *tamper) withholds(s mesh.Send) bool {
+	_, ok := s.Body.(*ledger.Receipt)
+	return t != nil && ok && t.silent
+}
+
+// believes changes a grant that came.
+func (t *tamper) believes(g *ledger.Grant) {
+	if t != nil && t.grant != nil {
+		t.grant(g)
+	}
+}
+
+// counts changes what a node's own books hear of a message.
+func (t *tamper) counts(in mesh.Sending) mesh.Sending {
+	if t != nil && t.lies {
+		in.Octets, in.Envelopes = in.Octets/2, in.Envelopes/2
+	}
+	return in
+}
+
+// hears changes what mesh is told of a message.
+func (t *tamper) hears(in mesh.Received) mesh.Received {
+	if t == nil || !t.lies || in.Type != spec.MsgBudgetReceiptAck {
+		return in
+	}
+	var ack map[string]json.RawMessage
+	if json.Unmarshal(in.Body, &ack) == nil {
+		delete(ack, "measured")
+		in.Body, _ = json.Marshal(ack) // what was decoded encodes
+	}
+	return in
+}
+
+// pushes is how many octets of envelopes go into one deliver.
+func (t *tamper) pushes() int {
+	if t != nil && t.batch > 0 {
+		return t.batch
+	}
+	return pushBytes
+}
+
+// greed is a node that takes its grants for ten times what they are, and spends them in one message.
+func greed() *tamper {
+	return &tamper{batch: 2 << 20, grant: func(g *ledger.Grant) {
+		for n := range g.Limits {
+			g.Limits[n] *= 10
+		}
+	}}
+}
+
+// pretends makes the node's own conscience believe that a receipt which stayed here was acknowledged: it would not use the grant again before.
+func (t *tamper) pretends(s mesh.Send) mesh.Input {
+	r, ok := s.Body.(*ledger.Receipt)
+	if !ok {
+		return nil
+	}
+	head := r.Link()
+	body, err := json.Marshal(map[string]any{"head": hex.EncodeToString(head[:]), "status": ledger.Final, "grant": r.Grant, "window": r.Window, "seq": r.Seq})
+	if err != nil {
+		return nil
+	}
+	return mesh.Received{From: s.To, Type: spec.MsgBudgetReceiptAck, Thread: s.Thread, Created: Now().Unix(), Body: body}
+}
