@@ -62,8 +62,13 @@ type cli struct {
 	Revoke   revokeCmd   `cmd:"" help:"Retire this node's key for good." group:"identity"`
 	Known    knownCmd    `cmd:"" help:"The nodes that this one has heard of, and from where." group:"identity"`
 
-	Peer    peerCmd    `cmd:"" aliases:"peers" help:"Federate with other nodes." group:"federation"`
-	Left    leftCmd    `cmd:"" help:"To whom an event went, by which road and under which grant." group:"federation"`
+	Peer     peerCmd     `cmd:"" aliases:"peers" help:"Federate with other nodes." group:"federation"`
+	Left     leftCmd     `cmd:"" help:"To whom an event went, by which road and under which grant." group:"federation"`
+	Report   reportCmd   `cmd:"" aliases:"reports" help:"Complaints and reports: list, verify from a file, withdraw." group:"federation"`
+	Grant    grantCmd    `cmd:"" aliases:"grants" help:"The grants in force." group:"federation"`
+	Capacity capacityCmd `cmd:"" help:"What all peers together use of what you declared, and what is shed." group:"federation"`
+	Strain   strainCmd   `cmd:"" help:"What this node survived, and whom it depends on." group:"federation"`
+
 	Why     whyCmd     `cmd:"" help:"Why an event is here, or is not." group:"federation"`
 	Cluster clusterCmd `cmd:"" help:"Several real nodes on this machine: peered, fed, broken and audited." group:"federation"`
 	Sim     simCmd     `cmd:"" help:"Simulate a fleet: faulty network, crashes, adversaries and what they pay." group:"federation"`

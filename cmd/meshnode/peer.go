@@ -18,6 +18,10 @@ type peerCmd struct {
 	Log  peerLogCmd  `cmd:"" help:"What happened with a peer, or with all."`
 	End  peerEndCmd  `cmd:"" help:"End a peering."`
 
+	Tier     peerTierCmd     `cmd:"" help:"Give a peer another tier: a person's word."`
+	Amend    peerAmendCmd    `cmd:"" help:"Set limits of our grant to a peer, below its tier's ceiling."`
+	Standing peerStandingCmd `cmd:"" help:"Ask peers what they found of a node."`
+
 	Window peerWindowCmd `cmd:"" help:"The closed windows of a peer, or one with its arithmetic laid open."`
 
 	Known knownCmd   `cmd:"" help:"The nodes that this one has heard of, and from where."`

@@ -19,6 +19,7 @@ import (
 	"fleetmesh.org/fleetmesh/internal/policy"
 	"fleetmesh.org/fleetmesh/internal/transport"
 	"fleetmesh.org/fleetmesh/nostr"
+	"fleetmesh.org/fleetmesh/spec"
 )
 
 // Config is the MeshNode manifest that a node directory holds as node.yaml (§ Operator surface). Unknown keys are
@@ -146,7 +147,11 @@ type Federation struct {
 	SeekPeers   int      `yaml:"seekPeers,omitempty"`
 	DNSSeeds    []string `yaml:"dnsSeeds,omitempty"`    // names whose TXT records name nodes; none: no look-up
 	Diagnostics bool     `yaml:"diagnostics,omitempty"` // publish coarse counters once a day (kind 21802)
-	Shadow      bool     `yaml:"shadow,omitempty"`      // judge peers, and let no verdict cost anything
+	Reports     string   `yaml:"reports,omitempty"`     // whose reports are fetched and read: none, self, peers (the default) or archive
+	Standing    string   `yaml:"standing,omitempty"`    // what peers are told of others: none, threshold (the default) or own
+	// Capacity is what all peers together may use in a window, by counter; none: nothing is shed.
+	Capacity map[spec.Counter]int64 `yaml:"capacity,omitempty"`
+	Shadow   bool                   `yaml:"shadow,omitempty"` // judge peers, and let no verdict cost anything
 }
 
 const (
@@ -231,6 +236,7 @@ func (c *Config) check() error {
 	if n := s.Federation.SeekPeers; n < 0 || n > 64 {
 		bad("spec.federation.seekPeers is %d, want 0 to 64", n)
 	}
+	errs = append(errs, s.Federation.checkConduct()...)
 	errs = append(errs, s.checkIdentity()...)
 	if w := s.Federation.WindowSeconds; w != 0 && (w < 60 || w > 86400) {
 		bad("spec.federation.windowSeconds is %d, want 60 to 86400", w)

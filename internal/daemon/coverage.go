@@ -91,6 +91,9 @@ func (f *federation) coverNow(ctx context.Context) ([]Claim, error) {
 		if err != nil {
 			return claims, fmt.Errorf("claim shard %q: %w", f.n.cfg.Spec.Shards[i].Name, err)
 		}
+		if c.Event == (nostr.ID{}) {
+			continue // not claimed while the node is pressed
+		}
 		claims = append(claims, c)
 	}
 	if err := f.withdraw(ctx, claims); err != nil {
@@ -139,6 +142,9 @@ func (f *federation) claim(ctx context.Context, h *host.Host, s *ShardSpec) (c C
 		c.Completeness = identity.BestEffort
 		c.Why = fmt.Sprintf("%d events are here through the mesh alone, so the shard is not asserted", c.MeshOnly)
 		f.n.log.Warn("a shard is claimed as best effort", "shard", s.Name, "why", c.Why)
+	}
+	if c.MeshOnly > 0 && f.isNarrowed() {
+		return c, nil
 	}
 	return c, f.publishClaim(ctx, &c, filter)
 }

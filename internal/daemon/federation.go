@@ -47,6 +47,9 @@ type federation struct {
 	door       transport.Listener
 	watched    []place
 	err        error
+
+	narrowed     bool                      // shards that are held only through the mesh are not claimed now
+	contradicted map[nostr.PubKey]nostr.ID // descriptors that a heartbeat contradicted
 }
 
 func newFederation(n *node) (*federation, error) {
@@ -169,6 +172,9 @@ func (f *federation) appear(ctx context.Context) {
 	f.work.Go(func() { f.beat(ctx) })
 	f.work.Go(func() { f.cover(ctx) })
 	f.work.Go(func() { f.diagnose(ctx) })
+	if h := f.running(); h != nil {
+		f.work.Go(func() { f.readReports(ctx, h) })
+	}
 }
 
 // running is the host, nil while federation is not up.
@@ -234,17 +240,19 @@ func (f *federation) config(d *nostr.Event, agreement *ecdh.PrivateKey) host.Con
 	hide := append(append([]nostr.Kind(nil), policy.PrivateKinds...), spec.C().Boundary.NeverKinds...)
 	return host.Config{
 		Agent: n.agent, Agreement: agreement, Dir: filepath.Dir(n.opt.Dir.Journal()), Store: n.store, View: store.View{Hide: hide},
-		Leaving: n.seams.leaving, Left: f.left, Take: f.take, Publish: f.publish, Find: f.find, Descriptor: f.own, Known: f.tellOf, Told: f.told,
+		Leaving: n.seams.leaving, Left: f.left, Take: f.take, Publish: f.publish, Announce: f.announce, Shed: f.shed, Find: f.find, Descriptor: f.own, Known: f.tellOf, Told: f.told,
 		Invited:    func(id string, from nostr.PubKey) bool { return f.invites.redeem(id, from, host.Now().Unix()) },
 		Transports: f.carriers(), Ours: f.ladderSide(), Log: n.log,
 		Mesh: mesh.Config{
 			Self: n.agent.PubKey(), Class: spec.Class(c.Class), Digest: spec.DigestHex(), Protocols: protocols(), Descriptor: d.ID,
-			Enrolment: mesh.Enrolment(c.Federation.Enrolment), PoWBits: f.bits(), Window: c.Federation.WindowSeconds, Shadow: c.Federation.Shadow, Serve: []json.RawMessage{json.RawMessage(`{}`)},
+			Enrolment: mesh.Enrolment(c.Federation.Enrolment), PoWBits: f.bits(), Window: c.Federation.WindowSeconds, Standing: c.Federation.standing(), Capacity: c.Federation.Capacity, Shadow: c.Federation.Shadow, Serve: []json.RawMessage{json.RawMessage(`{}`)},
 		},
 	}
 }
 
-func protocols() []string { return []string{spec.PIURIPeering, spec.PIURIBudget, spec.PIURISync} }
+func protocols() []string {
+	return []string{spec.PIURIPeering, spec.PIURIBudget, spec.PIURISync, spec.PIURIComplaint, spec.PIURIStanding}
+}
 
 func (f *federation) bits() int {
 	if b := f.n.cfg.Spec.Federation.DescriptorPoW; b != 0 {

@@ -38,6 +38,7 @@ func (f *federation) heard(ctx context.Context, e *nostr.Event, held bool, now i
 		return nil
 	case identity.CodeOf(err) != identity.StaleEndpoints:
 		f.n.log.Warn("a node's heartbeat contradicts its descriptor", "node", e.PubKey.String()[:12], "err", err)
+		f.misreported(known, e)
 		return nil
 	case !seek:
 		return nil

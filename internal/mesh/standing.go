@@ -129,7 +129,7 @@ func (t *turn) answerTo(p *peer, in Received) (a AnswerBody, ok bool) {
 		_, met := ledger.Threshold(a.Topic, t.said(q.Subject, t.now))
 		a.Met = &met
 		return a, true
-	case q.Mode == AskOwn && t.cfg.Standing == StandingOwn && a.Topic == spec.TopicTransit && about != nil && (len(about.Issued) > 0 || about.Worst > spec.S0) && !t.shadowed(about):
+	case q.Mode == AskOwn && t.cfg.Standing == StandingOwn && a.Topic == spec.TopicTransit && about != nil && !t.shadowed(about) && (len(about.Issued) > 0 || about.Worst > spec.S0) && !t.shadowed(about):
 		sev, clean := about.Worst, about.Stands.CleanWindows
 		a.Severity, a.Windows = &sev, &clean
 		return a, true
