@@ -13,7 +13,7 @@ import (
 
 // TestScripts runs the scripts in testdata/script on the real binary. They double as the documentation's examples.
 // Beside testscript's own commands there is `serve NAME DIR`, which runs a node and sets the variable NAME to its URL, `halt NAME`, and `spoil FILE TEXT`,
-// which changes one octet after the first place where the text stands, as a bad disk does.
+// which changes one octet after the first place where the text stands, as a bad disk does, and `expand FILE`, which puts the values of variables into a file.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
@@ -22,7 +22,7 @@ func TestScripts(t *testing.T) {
 			env.Values["nodes"] = map[string]*node{}
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"serve": serve, "halt": halt, "crash": crash, "spoil": spoil},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"serve": serve, "halt": halt, "crash": crash, "spoil": spoil, "expand": expand},
 	})
 }
 
@@ -76,4 +76,11 @@ func spoil(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	data[at+len(args[1])] ^= 1
 	ts.Check(os.WriteFile(path, data, 0o600))
+}
+
+func expand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: expand FILE")
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(os.Expand(ts.ReadFile(args[0]), ts.Getenv)), 0o600))
 }

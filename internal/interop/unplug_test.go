@@ -80,7 +80,7 @@ func TestUnplug(t *testing.T) {
 		mustRun(t, "", "--dir", p[0].dir, "peer", "add", "--relay", p[1].url, "--tier", "anchor", "--shard", "notes", "--filter", `{"kinds":[1]}`, "--mode", "both", p[1].did(t))
 	}
 	file := gatewayFile(t, estate, front.url)
-	cmd, stop := background(t, nil, "--json", "gateway", "--config", file)
+	_, stop := background(t, nil, "--json", "gateway", "--config", file)
 	across := func(what string) {
 		t.Helper()
 		in, out := at(t, front.url, what+", into the estate"), at(t, estate, what+", out to the mesh")
@@ -92,7 +92,7 @@ func TestUnplug(t *testing.T) {
 	stop()
 	in, out := at(t, behind.url, "while the gateway is dead, mesh"), at(t, estate, "while the gateway is dead, estate")
 	until(t, "the mesh goes on", time.Minute, func() bool { return has(t, front.url, in.ID) })
-	cmd, stop = background(t, nil, "--json", "gateway", "--config", file)
+	cmd, again := background(t, nil, "--json", "gateway", "--config", file)
 	until(t, "the gap is closed", 2*time.Minute, func() bool { return has(t, estate, in.ID) && has(t, behind.url, out.ID) })
 
 	// The gateway hangs, with its connections open.
@@ -116,7 +116,7 @@ func TestUnplug(t *testing.T) {
 	}
 	front = up(t, dirs[0], "--listen", strings.TrimPrefix(front.url, "ws://"))
 	until(t, "what the estate took meanwhile comes", 3*time.Minute, func() bool { return has(t, front.url, e.ID) })
-	stop()
+	again()
 }
 
 // TestEstateDown: the mesh is unharmed while there is no estate.
