@@ -112,7 +112,7 @@ func parseStream(name string, v *value) (s Stream, err error) {
 	if s.Dir == 0 {
 		return s, at(v.line, "stream %q has no dir", name)
 	}
-	if len(s.URLs) == 0 {
+	if o.get("urls") == nil {
 		return s, at(v.line, "stream %q has no urls", name)
 	}
 	return s, nil
@@ -141,8 +141,10 @@ func (s *Stream) set(key string, v *value) (err error) {
 		if s.Auth, ok = v.data.(bool); !ok {
 			err = at(v.line, "auth is %s, want true or false", v.what())
 		}
+	case "reconnectDelaySeconds":
+		// Stands in files of strfry's users, and strfry passes over it. So do we: waits are ours to choose.
 	default:
-		err = at(v.line, "unknown key %q in stream %q, want dir, urls, filter, pluginDown, pluginUp, eventsPerSecond or auth", key, s.Name)
+		err = at(v.line, "unknown key %q in stream %q, which strfry would pass over: want dir, urls, filter, pluginDown, pluginUp, eventsPerSecond or auth", key, s.Name)
 	}
 	return err
 }

@@ -62,6 +62,10 @@ func TestRouterConfig(t *testing.T) {
 	if d.Dir != gateway.Push || d.filterText() != `{"kinds":[0,3],"#t":["a","b"],"since":16}` || d.PluginUp != "node filter.js --strict" || d.EventsPerSecond != 2.5 || !d.Auth {
 		t.Errorf("%+v %s", d, d.filterText())
 	}
+	// As programs write it: commas after the last, and lists without a member.
+	if c, err = ParseConfig("connectionTimeout = 20\n\nstreams {\n\n  a {\n  dir = \"both\"\n\n  filter = {\"kinds\":[1],\"limit\":5}\n\n  urls = [\n  \"wss://relay.example\",\n  ]\n  reconnectDelaySeconds = 30\n }\n b { dir = \"up\"\n urls = []\n }\n}\n"); err != nil || len(c.Streams) != 2 || len(c.Streams[1].URLs) != 0 || c.Streams[0].Filter.Limit != nil {
+		t.Errorf("%+v %v", c, err)
+	}
 	if c, err = ParseConfig(`{"streams": {"a": {"dir": "up", "urls": ["ws://a.example"]}}}`); err != nil || len(c.Streams) != 1 || !c.Verbose {
 		t.Errorf("JSON is the format too: %+v %v", c, err)
 	}
