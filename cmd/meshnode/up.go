@@ -93,10 +93,11 @@ It serves %s
 Next, in another terminal:
   meshnode selftest %s                  probe what it serves
   meshnode event --content hello --relay %s
+  meshnode ui%s code                 sign in to the operator's page
   meshnode sync%s --direction pull wss://YOUR.OLD.RELAY
   meshnode peer%s add --relay wss://THEIR.RELAY did:nostr:THEIR-KEY
 (meshnode is the binary that "go build ./cmd/meshnode" makes, or "go run ./cmd/meshnode".)
-`, r.DID, r.Relay, r.Relay, r.Relay, dir, dir)
+`, r.DID, r.Relay, r.Relay, r.Relay, dir, dir, dir)
 }
 
 func defaultDir() string {

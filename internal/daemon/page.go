@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/netip"
 	"regexp"
@@ -14,6 +13,7 @@ import (
 	"fleetmesh.org/fleetmesh/internal/control"
 	"fleetmesh.org/fleetmesh/internal/relay"
 	"fleetmesh.org/fleetmesh/internal/web"
+	"fleetmesh.org/fleetmesh/spec"
 )
 
 // PageSpec configures the pages that the node serves to people on its own address.
@@ -72,10 +72,20 @@ func (n *node) pageMethods(into map[string]control.Handler) map[string]control.H
 	into["relay.info"] = method(func(context.Context, none) (RelayInfo, error) {
 		return RelayInfo{Document: n.relay.InfoDocument(), URLs: append([]string{}, n.cfg.Spec.Relay.PublicURLs...)}, nil
 	})
-	if !slices.Contains(n.cfg.Spec.Page.Off, pageOperator) {
-		maps.Copy(into, n.page.Methods(n.pageOrigin()))
-	}
+	into["page.code"] = method(func(context.Context, none) (web.Code, error) {
+		return n.page.MakeCode(n.pageOrigin()), n.pageOff()
+	})
+	into["page.sessions"] = method(func(context.Context, none) ([]web.Session, error) { return n.page.SignIns(), n.pageOff() })
+	into["page.end"] = method(func(context.Context, none) (web.Ended, error) { return n.page.SignOutAll(), n.pageOff() })
 	return into
+}
+
+// pageOff is the refusal where the operator's page is switched off, else nil.
+func (n *node) pageOff() error {
+	if slices.Contains(n.cfg.Spec.Page.Off, pageOperator) {
+		return control.Refuse(string(spec.CodePolicy), "the operator's page is switched off: take %q out of spec.page.off and restart", pageOperator)
+	}
+	return nil
 }
 
 // RelayInfo is what the relay face tells everybody of itself.

@@ -1,19 +1,15 @@
 package web
 
 import (
-	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/json"
 	"net/netip"
 	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
-
-	"fleetmesh.org/fleetmesh/internal/control"
 )
 
 // codeLife is how long a one-time code is good.
@@ -140,38 +136,27 @@ type Ended struct {
 	Ended int `json:"ended"`
 }
 
-// Methods are what the page adds to the control socket: page.code makes a one-time code, page.sessions tells who is signed in, page.end signs
-// everybody out. local is the page's address on this machine.
-func (w *Web) Methods(local string) map[string]control.Handler {
-	return map[string]control.Handler{
-		"page.code": bare(func() any {
-			text, until := w.codes.make(w.now())
-			origin := local
-			if len(w.origins) > 0 {
-				origin = w.origins[0]
-			}
-			return Code{Code: text, Expires: until.Unix(), URL: origin + prefix + "#code=" + text}
-		}),
-		"page.sessions": bare(func() any {
-			w.sessions.mu.Lock()
-			defer w.sessions.mu.Unlock()
-			w.sessions.expire(w.now())
-			out := []Session{}
-			for _, s := range w.sessions.list {
-				out = append(out, Session{Since: s.made.Unix(), Expires: s.made.Add(sessionLife).Unix(), How: s.how})
-			}
-			return out
-		}),
-		"page.end": bare(func() any { return Ended{w.sessions.end(nil)} }),
+// MakeCode makes a one-time code; the one before is void. local is the page's origin on this machine.
+func (w *Web) MakeCode(local string) Code {
+	text, until := w.codes.make(w.now())
+	origin := local
+	if len(w.origins) > 0 {
+		origin = w.origins[0]
 	}
+	return Code{Code: text, Expires: until.Unix(), URL: origin + prefix + "#code=" + text}
 }
 
-// bare makes a handler of what needs no parameters.
-func bare(f func() any) control.Handler {
-	return func(_ context.Context, raw json.RawMessage, _ func(any)) (any, error) {
-		if err := control.Params(raw, new(struct{})); err != nil {
-			return nil, err
-		}
-		return f(), nil
+// SignIns tells since when who is signed in, oldest first.
+func (w *Web) SignIns() []Session {
+	w.sessions.mu.Lock()
+	defer w.sessions.mu.Unlock()
+	w.sessions.expire(w.now())
+	out := []Session{}
+	for _, s := range w.sessions.list {
+		out = append(out, Session{Since: s.made.Unix(), Expires: s.made.Add(sessionLife).Unix(), How: s.how})
 	}
+	return out
 }
+
+// SignOutAll ends every session.
+func (w *Web) SignOutAll() Ended { return Ended{w.sessions.end(nil)} }

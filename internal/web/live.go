@@ -71,6 +71,9 @@ func (w *Web) serveLive(rw http.ResponseWriter, r *http.Request, s *session) {
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no")
 	out := &stream{rw: rw, control: http.NewResponseController(rw), sent: map[string][32]byte{}}
+	if out.write(": here\n\n") != nil { // the page learns that it is live even where nothing changes
+		return
+	}
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	for {

@@ -374,18 +374,8 @@ func nodeView(l *look) []section {
 		{ID: "inforce", Template: "inforce", Data: data},
 		{ID: "known", Template: "known", Data: map[string]any{"Known": known, "Clock": l.clock}},
 		{ID: "addpeer", Template: "addpeer", Fixed: true, Data: map[string]any{"CSRF": l.csrf, "Tiers": spec.C().Tiers}},
-		{ID: "who", Template: "who", Fixed: true, Data: map[string]any{"Sessions": l.web.signIns(), "CSRF": l.csrf, "Clock": l.clock}},
+		{ID: "who", Template: "who", Fixed: true, Data: map[string]any{"Sessions": l.web.SignIns(), "CSRF": l.csrf, "Clock": l.clock}},
 	}
-}
-
-// signIns tells since when who is signed in.
-func (w *Web) signIns() (out []Session) {
-	w.sessions.mu.Lock()
-	defer w.sessions.mu.Unlock()
-	for _, s := range w.sessions.list {
-		out = append(out, Session{Since: s.made.Unix(), Expires: s.made.Add(sessionLife).Unix(), How: s.how})
-	}
-	return out
 }
 
 // viewNamed finds a view by the name that a live page gives.

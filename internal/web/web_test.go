@@ -102,8 +102,12 @@ func newBench(t *testing.T, change ...func(*Config)) *bench {
 		c(&cfg)
 	}
 	b.web = New(cfg)
-	for name, h := range b.web.Methods("http://127.0.0.1:7777") {
-		b.node.Local[name] = h
+	for name, f := range map[string]func() any{
+		"page.code":     func() any { return b.web.MakeCode("http://127.0.0.1:7777") },
+		"page.sessions": func() any { return b.web.SignIns() },
+		"page.end":      func() any { return b.web.SignOutAll() },
+	} {
+		b.node.Local[name] = func(context.Context, json.RawMessage, func(any)) (any, error) { return f(), nil }
 	}
 	t.Cleanup(b.web.Close)
 	return b
