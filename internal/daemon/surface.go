@@ -40,6 +40,7 @@ var about = map[string]string{
 	"net.ping":          "DIDComm trust-ping to another node.",
 	"net.doctor":        "Dials every rung to every peer, and the node's own doors.",
 	"blobs.status":      "What the blob face holds.",
+	"blobs.fetch":       "Fetches a blob from a peer into this node's blob store.",
 	"blobs.erase":       "Erases a blob for good.",
 	"blobs.erasures":    "What was erased, and why.",
 	"blobs.trace":       "Which blobs an event names, and where they are.",
