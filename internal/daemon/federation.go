@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"fleetmesh.org/fleetmesh/internal/gateway/bridge"
 	"fleetmesh.org/fleetmesh/internal/host"
 	"fleetmesh.org/fleetmesh/internal/identity"
 	"fleetmesh.org/fleetmesh/internal/ledger"
@@ -240,7 +241,7 @@ func (f *federation) config(d *nostr.Event, agreement *ecdh.PrivateKey) host.Con
 	hide := append(append([]nostr.Kind(nil), policy.PrivateKinds...), spec.C().Boundary.NeverKinds...)
 	return host.Config{
 		Agent: n.agent, Agreement: agreement, Dir: filepath.Dir(n.opt.Dir.Journal()), Store: n.store, View: store.View{Hide: hide},
-		Leaving: n.seams.leaving, Left: f.left, Take: f.take, Publish: f.publish, Announce: f.announce, Shed: f.shed, Find: f.find, Descriptor: f.own, Known: f.tellOf, Told: f.told,
+		Leaving: n.seams.leaving, Left: f.left, Named: f.named, Take: f.take, Publish: f.publish, Announce: f.announce, Shed: f.shed, Find: f.find, Descriptor: f.own, Known: f.tellOf, Told: f.told,
 		Invited:    func(id string, from nostr.PubKey) bool { return f.invites.redeem(id, from, host.Now().Unix()) },
 		Transports: f.carriers(), Ours: f.ladderSide(), Log: n.log,
 		Mesh: mesh.Config{
@@ -273,6 +274,11 @@ func (f *federation) passOn(ctx context.Context, h *host.Host) {
 			return
 		}
 	}
+}
+
+// named says whether a key names one of the relays in its kind 10050.
+func (f *federation) named(ctx context.Context, recipient nostr.PubKey, relays []string) bool {
+	return bridge.Named(ctx, f.n.store, recipient, relays, host.Now().Unix())
 }
 
 // take offers what a peer delivered, or attached, to the relay's own path. What never crosses is refused, whatever the peer thinks of it.

@@ -130,7 +130,7 @@ func (f *flow) give(e *fresh, by *session) {
 	}
 	var best *session
 	for _, s := range f.lives {
-		if s.now.from < e.seq && s.gives(e.event) && (best == nil || f.rank(s, e) < f.rank(best, e)) {
+		if s.now.from < e.seq && s.givesLive(e.event) && (best == nil || f.rank(s, e) < f.rank(best, e)) {
 			best = s
 		}
 	}
@@ -204,6 +204,14 @@ func (s *session) gives(e *nostr.Event) bool {
 	return s.delivers() && s.filter.Matches(e) && s.h.cfg.View.Allows(e)
 }
 
+// givesLive is gives for what has just arrived: gift wraps cross in no other way, so never in bulk.
+func (s *session) givesLive(e *nostr.Event) bool {
+	if !recipientsOnly(e.Kind) {
+		return s.gives(e)
+	}
+	return s.delivers() && s.filter.Matches(e) && s.h.addressed(s.ctx, e, s.h.peerRelays(s.peer))
+}
+
 // flight is a deliver that was not answered yet.
 type flight struct {
 	window    int64
@@ -221,6 +229,10 @@ func (s *session) live() error {
 	f := s.h.flow(s.peer)
 	f.join(s)
 	defer f.leave(s)
+	if s.stale {
+		s.now.behind = time.Now().Add(s.now.patience)
+	}
+	s.reconciled = true
 	s.h.step(mesh.SyncLive{Peer: s.peer, Session: s.thread, Have: s.have, Need: s.need})
 	r := &running{s: s, f: f, over: Now().Add(liveLife)}
 	for {

@@ -41,6 +41,8 @@ type Config struct {
 	// been sent; nil: nobody is. Both may be called by several sessions at once.
 	Leaving func(ctx context.Context, peer nostr.PubKey, e *nostr.Event) bool
 	Left    func(peer nostr.PubKey, envelopes []*ledger.Envelope)
+	// Named says whether a key names one of the relays in its kind 10050: gift wraps go to such nodes alone. nil: none crosses.
+	Named func(ctx context.Context, recipient nostr.PubKey, relays []string) bool
 	// Publish stores and serves an event of our own: a grant.
 	Publish func(ctx context.Context, e *nostr.Event) error
 	// Announce is Publish for what others shall read: reports and what follows from them. nil: Publish.

@@ -153,25 +153,21 @@ func rest(batch, brought []nostr.ID) []nostr.ID {
 	return nil
 }
 
-// bring delivers what the peer lacks, a few small delivers at a time, and notes the fate of each.
+// bring delivers what the peer lacks, a few small delivers at a time, and notes the fate of each. The peer may have got the same from others since
+// its set was frozen, so the first delivers are small and come one by one; where it turns out that it has, the rest waits for another
+// reconciliation.
 func (s *session) bring(have []nostr.ID) error {
 	var open []int64 // windows of the delivers that were not answered yet, oldest first
+	pace := slowStart
+	var given, dups int
 	for len(have) > 0 || len(open) > 0 {
-		for len(have) > 0 && len(open) < wantsInFlight {
+		for len(have) > 0 && len(open) < wantsInFlight && (len(open) == 0 || pace >= fullPace) {
 			created := Now().Unix()
-			var list []*ledger.Envelope
-			size := 0
-			for len(have) > 0 && size < s.h.cfg.tamper.pushes() {
-				env, err := s.wrap(have[0], created)
-				if err != nil {
-					return err
-				}
-				have = have[1:]
-				if env != nil {
-					list = append(list, env)
-					size += len(env.Event.JSON()) + hopOctets
-				}
+			list, rest, err := s.pack(have, pace, created)
+			if err != nil {
+				return err
 			}
+			have = rest
 			if len(list) == 0 {
 				break
 			}
@@ -191,19 +187,43 @@ func (s *session) bring(have []nostr.ID) error {
 		switch spec.MessageType(b.m.Type) {
 		case spec.MsgSyncDelivered:
 			var d mesh.DeliveredBody
-			if len(open) == 0 {
-				return &refusal{code: spec.CodeMalformed}
-			}
 			if err := b.m.DecodeBody(&d); err != nil {
 				return err
 			}
 			s.fate(&d, open[0])
 			open = open[1:]
+			given, dups = given+d.Stored+d.Duplicate+len(d.Refused), dups+d.Duplicate
+			pace = min(2*pace, fullPace)
+			if 10*dups > given && len(have) > 0 {
+				s.stale, have = true, nil
+			}
 		case spec.MsgSyncRefuse:
 			return refusedBy(b)
 		}
 	}
 	return nil
+}
+
+const (
+	slowStart = 4   // events in the first deliver that nobody asked for
+	fullPace  = 128 // from how many on a deliver is as large as pushBytes, and several are under way
+)
+
+// pack wraps the next of the ids for one deliver: as many as may cross, pace of them at most where that is below fullPace.
+func (s *session) pack(ids []nostr.ID, pace int, created int64) (list []*ledger.Envelope, rest []nostr.ID, err error) {
+	size := 0
+	for len(ids) > 0 && size < s.h.cfg.tamper.pushes() && (len(list) < pace || pace >= fullPace) {
+		env, err := s.wrap(ids[0], created)
+		if err != nil {
+			return nil, nil, err
+		}
+		ids = ids[1:]
+		if env != nil {
+			list = append(list, env)
+			size += len(env.Event.JSON()) + hopOctets
+		}
+	}
+	return list, ids, nil
 }
 
 // fate notes what became of the events of a deliver.

@@ -56,6 +56,12 @@ func (s slowStream) Send(ctx context.Context, frame []byte) error {
 // fleet makes n rigs that know each other's descriptors. The first dials over a network with latency.
 func fleet(t *testing.T, net *transport.Memory, n int, change func(i int, c *Config)) []*rig {
 	t.Helper()
+	return fleetWith(t, net, n, nil, change)
+}
+
+// fleetWith lets a test change the descriptors too.
+func fleetWith(t *testing.T, net *transport.Memory, n int, describe func(i int, d *identity.Descriptor), change func(i int, c *Config)) []*rig {
+	t.Helper()
 	byKey := map[nostr.PubKey]*rig{}
 	var mu sync.Mutex
 	find := func(k nostr.PubKey) *nostr.Event {
@@ -65,7 +71,11 @@ func fleet(t *testing.T, net *transport.Memory, n int, change func(i int, c *Con
 	}
 	rigs := make([]*rig, n)
 	for i := range rigs {
-		r := newRigWith(t, net, string(rune('A'+i/26))+string(rune('a'+i%26)), byte(i+1), mesh.EnrolClosed, find, nil, func(c *Config) {
+		r := newRigWith(t, net, string(rune('A'+i/26))+string(rune('a'+i%26)), byte(i+1), mesh.EnrolClosed, find, func(d *identity.Descriptor) {
+			if describe != nil {
+				describe(i, d)
+			}
+		}, func(c *Config) {
 			if change != nil {
 				change(i, c)
 			}

@@ -35,6 +35,8 @@ type session struct {
 	mode       string       // of the interest: who delivers
 	filter     nostr.Filter // of the interest, with its time range
 	now        current      // once it is live
+	reconciled bool         // it is live
+	stale      bool         // the peer had what we brought: it has to be reconciled anew
 	have, need int64        // events delivered and taken
 }
 
@@ -473,7 +475,10 @@ func (s *session) judge(env *ledger.Envelope, d ledger.Delivery) spec.Code {
 	if err := env.Check(d); err != nil {
 		return refusalOf(err)
 	}
-	if !s.takes() || !s.filter.Matches(env.Event) {
+	switch {
+	case recipientsOnly(env.Event.Kind) && (!s.reconciled || !s.h.addressed(s.ctx, env.Event, s.h.ownRelays())):
+		return spec.CodeNever
+	case !s.takes() || !s.filter.Matches(env.Event):
 		return spec.CodeOutOfScope
 	}
 	return ""
