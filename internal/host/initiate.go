@@ -158,12 +158,11 @@ func rest(batch, brought []nostr.ID) []nostr.ID {
 // reconciliation.
 func (s *session) bring(have []nostr.ID) error {
 	var open []int64 // windows of the delivers that were not answered yet, oldest first
-	pace := slowStart
 	var given, dups int
 	for len(have) > 0 || len(open) > 0 {
-		for len(have) > 0 && len(open) < wantsInFlight && (len(open) == 0 || pace >= fullPace) {
+		for len(have) > 0 && len(open) < wantsInFlight && (len(open) == 0 || given >= proven) {
 			created := Now().Unix()
-			list, rest, err := s.pack(have, pace, created)
+			list, rest, err := s.pack(have, given, created)
 			if err != nil {
 				return err
 			}
@@ -193,8 +192,7 @@ func (s *session) bring(have []nostr.ID) error {
 			s.fate(&d, open[0])
 			open = open[1:]
 			given, dups = given+d.Stored+d.Duplicate+len(d.Refused), dups+d.Duplicate
-			pace = min(2*pace, fullPace)
-			if 10*dups > given && len(have) > 0 {
+			if 20*dups > given && len(have) > 0 {
 				s.stale, have = true, nil
 			}
 		case spec.MsgSyncRefuse:
@@ -204,15 +202,18 @@ func (s *session) bring(have []nostr.ID) error {
 	return nil
 }
 
+// What is brought at a time stays a twelfth of what was brought before, and the rest waits from one in twenty duplicates on: whatever the next
+// deliver turns out to be, that keeps below dup_ratio. After so many events that the peer lacked several full delivers may be under way.
 const (
-	slowStart = 4   // events in the first deliver that nobody asked for
-	fullPace  = 128 // from how many on a deliver is as large as pushBytes, and several are under way
+	slowStart = 4
+	growth    = 12
+	proven    = 2000
 )
 
-// pack wraps the next of the ids for one deliver: as many as may cross, pace of them at most where that is below fullPace.
-func (s *session) pack(ids []nostr.ID, pace int, created int64) (list []*ledger.Envelope, rest []nostr.ID, err error) {
-	size := 0
-	for len(ids) > 0 && size < s.h.cfg.tamper.pushes() && (len(list) < pace || pace >= fullPace) {
+// pack wraps the next of the ids for one deliver, as many as given before allows.
+func (s *session) pack(ids []nostr.ID, given int, created int64) (list []*ledger.Envelope, rest []nostr.ID, err error) {
+	size, most := 0, max(slowStart, given/growth)
+	for len(ids) > 0 && size < s.h.cfg.tamper.pushes() && (len(list) < most || given >= proven) {
 		env, err := s.wrap(ids[0], created)
 		if err != nil {
 			return nil, nil, err

@@ -137,7 +137,9 @@ func TestReceiverRefuses(t *testing.T) {
 		{"a hop of somebody else's", func(t *testing.T) *nostr.Event { return note(t, 1, "lent") }, func(e *ledger.Envelope) { e.Path[0].Node = other.PubKey() }, spec.CodeInvalid},
 		{"another grant", func(t *testing.T) *nostr.Event { return note(t, 1, "free") }, func(e *ledger.Envelope) { e.Grant[0] ^= 1 }, spec.CodeNotGranted},
 		{"another window", func(t *testing.T) *nostr.Event { return note(t, 1, "late") }, func(e *ledger.Envelope) { e.Window++ }, spec.CodeNotGranted},
-		{"a gift wrap for somebody who named no relay", func(t *testing.T) *nostr.Event { return note(t, 1059, "wrapped", nostr.Tag{"p", other.PubKey().String()}) }, nil, spec.CodeNever},
+		{"a gift wrap for somebody who named no relay", func(t *testing.T) *nostr.Event {
+			return note(t, 1059, "wrapped", nostr.Tag{"p", other.PubKey().String()})
+		}, nil, spec.CodeNever},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -445,7 +445,7 @@ func (s *session) taken(b *bulk) (ids []nostr.ID, err error) {
 			code = s.judge(env, ledger.Delivery{Self: s.h.selfKey, Peer: s.peer, Grant: g, Way: s.inward(), Window: w, Now: now})
 		}
 		if code != "" || !ok {
-			seen.broken(env, err, g, b.m.CreatedTime)
+			defer seen.broken(env, err, g, b.m.CreatedTime) // after the answer: a finding may leave no budget to give it
 			answer.Refused = append(answer.Refused, mesh.RefusedRef{ID: env.Event.ID.String(), Code: code})
 			continue
 		}
