@@ -243,33 +243,3 @@ func (n *node) peerHistory(ctx context.Context, p DIDParams) ([]Happened, error)
 	}
 	return out, nil
 }
-
-// metrics serves the relay's counters in the text form that Prometheus reads.
-func (n *node) metrics() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-		raw, err := json.Marshal(n.relay.Metrics())
-		var flat map[string]json.RawMessage
-		if err == nil {
-			err = json.Unmarshal(raw, &flat)
-		}
-		if err != nil {
-			http.Error(w, "no counters", http.StatusInternalServerError)
-			return
-		}
-		names := make([]string, 0, len(flat))
-		for name := range flat {
-			names = append(names, name)
-		}
-		slices.Sort(names)
-		for _, name := range names {
-			var v int64
-			if json.Unmarshal(flat[name], &v) == nil {
-				fmt.Fprintf(w, "meshnode_%s %d\n", name, v)
-			}
-		}
-		if stats, err := n.store.Stats(r.Context()); err == nil {
-			fmt.Fprintf(w, "meshnode_store_events %d\nmeshnode_store_bytes %d\nmeshnode_store_dead_bytes %d\n", stats.Events, stats.Bytes, stats.DeadBytes)
-		}
-	})
-}

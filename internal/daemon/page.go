@@ -61,6 +61,7 @@ func (n *node) openPage(face *relay.Config) {
 // mountPages puts on the face what is served beside the relay: the operator's page, the counters, the DID document.
 func (n *node) mountPages() {
 	n.relay.Handle("/metrics", n.metrics())
+	n.relay.Handle("/ready", n.readiness())
 	n.relay.Handle("/.well-known/did/", n.didHandler())
 	if !slices.Contains(n.cfg.Spec.Page.Off, pageOperator) {
 		n.relay.Handle("/ui/", n.page)
