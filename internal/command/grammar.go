@@ -87,6 +87,9 @@ func AddExamples(m *kong.Application, table map[string]string) (err error) {
 			err = errors.Join(err, fmt.Errorf("examples of %q: there is no such verb", path))
 			continue
 		}
+		if len(Examples(v.Detail)) > 0 {
+			continue
+		}
 		text := "Examples:"
 		for line := range strings.SplitSeq(strings.TrimSpace(table[path]), "\n") {
 			text += "\n  " + strings.TrimSpace(line)
