@@ -18,9 +18,8 @@ var actions = map[string]struct {
 	do     func(*Web, *http.Request) (done, back string, err error)
 }{
 	"peer-end":  {"peer.end", endPeer},
-	"peer-tier": {"peer.tier", setTier},
+	"peer-tier": {"peer.amend", setTier},
 	"peer-add":  {"peer.add", addPeer},
-	"peer-sync": {"peer.sync", syncPeer},
 	"peer-ask":  {"peer.ask", askPeers},
 	"sync":      {"relay.sync", startSync},
 	"sync-stop": {"relay.sync", stopSync},
@@ -70,12 +69,7 @@ func endPeer(w *Web, r *http.Request) (string, string, error) {
 
 func setTier(w *Web, r *http.Request) (string, string, error) {
 	did, tier := r.PostForm.Get("did"), r.PostForm.Get("tier")
-	return "the tier is " + tier + " from the next grant on", peerPage(did), w.call(r, "peer.tier", map[string]string{"did": did, "tier": tier})
-}
-
-func syncPeer(w *Web, r *http.Request) (string, string, error) {
-	did := r.PostForm.Get("did")
-	return "a sync was asked for", peerPage(did), w.call(r, "peer.sync", map[string]string{"did": did})
+	return "the tier is " + tier + " from the next grant on", peerPage(did), w.call(r, "peer.amend", map[string]string{"did": did, "tier": tier})
 }
 
 func askPeers(w *Web, r *http.Request) (string, string, error) {

@@ -197,6 +197,19 @@ type change struct {
 	Object, Key, Action, Effect, Why string
 }
 
+type load struct {
+	Declared, Used counts
+	Last           counts `json:"last_window"`
+	Percent        int64
+	Counter        string
+	Rungs          []any  // names or numbers
+	DependsOn      string `json:"depends_on"`
+	Strain         []struct {
+		Side, Name   string
+		Events, Last int64
+	}
+}
+
 type why struct {
 	Held    bool
 	Refused string

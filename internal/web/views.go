@@ -162,9 +162,19 @@ func overview(l *look) []section {
 	return []section{
 		{ID: "summary", Template: "summary", Data: map[string]any{"Status": &st, "Quota": m.Config.Spec.Storage.MaxBytes, "Problem": problem, "Manifest": &m, "Health": report}},
 		{ID: "peers", Template: "peers", Data: map[string]any{"Rows": rows(peers, m.names()), "Problem": trouble, "Clock": l.clock}},
+		l.capacity(),
 		jobsSection(l),
 		l.decisions("recent", 12, m.names()),
 	}
+}
+
+// capacity is what the node carries of what its operator declared, and from where the strain came; hidden where neither is known.
+func (l *look) capacity() section {
+	var c load
+	if l.has["node.load"] {
+		_ = l.web.ask(l.ctx, "node.load", nil, &c) // a node that is coming up carries nothing yet
+	}
+	return section{ID: "capacity", Template: "capacity", Data: map[string]any{"Load": &c, "Clock": l.clock}}
 }
 
 // health is what meshnode watch would say, without its recount; nil where the node does not tell.

@@ -76,6 +76,7 @@ func hostileNode() *stub {
 		"peer.history": says(`[{"at":1700000000,"peer":` + h + `,"what":` + h + `,"code":` + h + `,"detail":` + h + `,"severity":` + h + `}]`),
 		"peer.known":   says(`[{"did":` + h + `,"class":` + h + `,"learned_from":` + h + `}]`),
 		"why.event":    says(`{"held":false,"refused":` + h + `,"refused_at":1,"origin":{"from":` + h + `,"grant":` + h + `,"path":[{"node":` + h + `,"at":1}]}}`),
+		"node.load":    says(`{"declared":{"bytes_in":100},"used":{"bytes_in":50},"percent":50,"counter":` + h + `,"rungs":[` + h + `],"depends_on":` + h + `,"strain":[{"side":` + h + `,"name":` + h + `,"events":2,"last":1}]}`),
 		"peer.end":     says(`{}`),
 		"peer.add":     says(`{}`),
 		"relay.sync": func(ctx context.Context, _ json.RawMessage, notify func(any)) (any, error) {
