@@ -72,7 +72,7 @@ func (t *turn) meterIn(p *peer, in Received, m *spec.MessageSpec) (window int64,
 		t.answered(p, in)
 		g, w := p.Held.at(in.Created, t.now)
 		b, known := open(&p.Used, g, w)
-		b.saw(load(m, in.Octets, in.Envelopes, true))
+		b.saw(load(m, in.Octets, in.Envelopes, true), g.Limits)
 		b.Settled = b.Settled && claimed(b) // an answer begun before the window was settled, and sent after it
 		t.account(p, known)
 		return w.Epoch, ""
@@ -289,7 +289,7 @@ func (t *turn) problem(in Problem) {
 	if len(p.Held) > 0 {
 		g, w := p.Held.at(in.Created, t.now)
 		b, known := open(&p.Used, g, w)
-		b.saw(ledger.Counters{spec.CounterErrors: 1})
+		b.saw(ledger.Counters{spec.CounterErrors: 1}, nil)
 		b.Settled = false
 		t.account(p, known)
 	}
@@ -579,8 +579,10 @@ func (t *turn) receiptsDue(p *peer) {
 	kept := p.Used[:0]
 	for _, b := range p.Used {
 		switch {
-		case b.Settled && b.Window.Due(t.now), b.Window.Due(t.now) && b.spent().Zero() && b.Last == nil:
-			continue // closed on both ends: forget it
+		case b.Settled && b.Window.Due(t.now-2*spec.C().Window.SkewSeconds), b.Window.Due(t.now) && b.spent().Zero() && b.Last == nil:
+			// Closed on both ends: forget it. Not before nothing more can be charged to it, by any clock that is allowed: a book that is opened
+			// anew would begin its chain a second time.
+			continue
 		case b.Signing || b.Settled || p.Stage != active:
 		case b.unanswered():
 			if t.now >= b.AskAt {

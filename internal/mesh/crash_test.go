@@ -42,13 +42,13 @@ func TestWhatGotLostHidesNothingOfTheNextSession(t *testing.T) {
 	g := w.a().node.peers[w.b().key].Held.current()
 	b := find(&w.a().node.peers[w.b().key].Used, g, ledger.WindowAt(w.now.Unix(), g.Window))
 	b.told(ledger.Counters{spec.CounterEventsIn: 35}, g.Limits)
-	w.step(w.a(), SyncEnded{Peer: w.b().key, Session: w.syncs[len(w.syncs)-1].Session, Code: spec.CodeError})
 	begun := len(w.syncs)
+	w.step(w.a(), SyncEnded{Peer: w.b().key, Session: w.syncs[len(w.syncs)-1].Session, Code: spec.CodeError})
 	w.step(w.a(), AddPeer{Peer: w.b().key, Tier: spec.TierMember, Wants: w.a().node.peers[w.b().key].Wants})
 	if len(w.syncs) == begun {
 		t.Fatal("no session was begun")
 	}
-	b.saw(ledger.Counters{spec.CounterEventsIn: 31})
+	b.saw(ledger.Counters{spec.CounterEventsIn: 31}, g.Limits)
 	if n := b.Counters[spec.CounterEventsIn]; n != 66 {
 		t.Fatalf("%d events are known to be counted, want 66", n)
 	}

@@ -240,15 +240,32 @@ func (b *book) withdraw(c ledger.Counters) {
 	}
 }
 
-// saw counts what came from the issuer, unless it said so before.
-func (b *book) saw(c ledger.Counters) {
+// saw counts what came from the issuer, unless it said so before. What it sends beyond a limit of its own grant is nothing that we used: it sends
+// so only where a crash has made it forget what it counted. Without limits everything is counted.
+func (b *book) saw(c ledger.Counters, limits ledger.Limits) {
 	for n, v := range c {
 		d := min(v, b.Ahead[n])
 		if d > 0 {
 			b.Ahead[n] -= d
 		}
-		b.Counters.Add(ledger.Counters{n: v - d})
+		v -= d
+		if most, ok := limitOf(limits, n); ok {
+			v = min(v, max(0, most-b.Counters[n]))
+		}
+		b.Counters.Add(ledger.Counters{n: v})
 	}
+}
+
+// limitOf returns what bounds a counter.
+func limitOf(limits ledger.Limits, n spec.Counter) (most int64, ok bool) {
+	for i := range spec.C().Limits {
+		if l := spec.C().Limits[i].Name; spec.C().CounterOf(l) == n {
+			if v, has := limits[l]; has && (!ok || v < most) {
+				most, ok = v, true
+			}
+		}
+	}
+	return most, ok
 }
 
 // told takes the issuer's word for what it counted, within what the grant allows: within it nothing can be charged, and what got
@@ -256,10 +273,8 @@ func (b *book) saw(c ledger.Counters) {
 func (b *book) told(measured ledger.Counters, limits ledger.Limits) (changed bool) {
 	for _, n := range spec.C().Counters {
 		m := measured[n]
-		for i := range spec.C().Limits {
-			if l := spec.C().Limits[i].Name; spec.C().CounterOf(l) == n {
-				m = min(m, limits[l])
-			}
+		if most, ok := limitOf(limits, n); ok {
+			m = min(m, most)
 		}
 		more := m - b.Counters[n]
 		if more <= 0 {

@@ -245,6 +245,9 @@ func (t *turn) syncEnded(in SyncEnded) {
 		}
 	case s.live:
 		t.renew(p, s, in.Code)
+	case in.Code == spec.CodeError: // the way broke
+		p.NextWant = s.want
+		t.retrySync(p)
 	case in.Code == spec.CodeTooMany || in.Code != "" && t.owes(p, t.now):
 		p.NextWant = s.want
 		p.NextSync, p.Waiting = t.now+busySeconds, true
@@ -276,8 +279,14 @@ func (t *turn) renew(p *peer, s *session, code spec.Code) {
 func (t *turn) retrySync(p *peer) {
 	p.NextSync = t.now + min(int64(1)<<min(p.Breaks, 10), resyncSeconds)
 	p.Breaks++
+	t.doubt(p)
+}
+
+// doubt asks the other end what it has counted, and spends nothing more before it has said so. A deliver that was lost with its stream is counted at the end
+// that sent it: who does not know of it and spends all that is left goes beyond the limit, and could not own up to that.
+func (t *turn) doubt(p *peer) {
 	for _, b := range p.Used {
-		if !b.Settled && !b.pendingZero() {
+		if !b.Settled {
 			b.Doubt, b.AskAt = true, t.now
 		}
 	}
