@@ -286,8 +286,8 @@ func (f *federation) take(ctx context.Context, events []*nostr.Event) ([]store.O
 	out := make([]store.Outcome, len(events))
 	var pass []*nostr.Event
 	var at []int
-	for i, stop := range crossing(ctx, events) {
-		if out[i] = store.Refused; stop.Word == "" {
+	for i, e := range events {
+		if out[i] = store.Refused; peerBoundary.Stops(ctx, e, host.Now().Unix()) == "" {
 			pass, at = append(pass, events[i]), append(at, i)
 		}
 	}

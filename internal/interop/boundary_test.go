@@ -272,6 +272,7 @@ func TestEveryRoadIsListed(t *testing.T) {
 		"internal/attach/":             "another relay as this node's own store: what it holds leaves by the other roads",
 		"internal/daemon/attach.go":    "the live stream of that store",
 		"internal/daemon/discovery.go": "nodes' descriptors",
+		"internal/daemon/conduct.go":   "reports of a peer, and nothing else: the client drops what the filter does not ask for",
 	}
 	words := []string{"gateway.Sync(", "gateway.Follow(", "PublishMany(", "Envelope{Event:", "policy.FromImport)", "policy.FromSync)", "policy.FromStream)", "bridge.New("}
 	root := filepath.Join("..", "..")
