@@ -175,6 +175,7 @@ func (f *federation) appear(ctx context.Context) {
 	f.work.Go(func() { f.diagnose(ctx) })
 	if h := f.running(); h != nil {
 		f.work.Go(func() { f.readReports(ctx, h) })
+		f.work.Go(func() { f.sampleCoverage(ctx, h) })
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math/big"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -340,6 +341,23 @@ func TestStructuralReports(t *testing.T) {
 	silent := ReportOn(g, spec.S2, Evaluate(g.Limits, events(100), nil), g.WindowAt(t0), t0+9000)
 	silent.Evidence = []Artefact{inside, must(GrantArtefact(e, g))}
 	wantJudgement(t, published(t, silent), soon, Supported, "")
+
+	// Of a node that nobody heard in these windows no silence can be told.
+	absent := *silent
+	absent.Evidence = []Artefact{must(NewArtefact(EvidenceEvent, note("subject", 1).JSON())), must(GrantArtefact(e, g))}
+	wantJudgement(t, published(t, &absent), soon, Refuted, DoesNotFollow)
+
+	// A hole in a shard that the subject asserts: its claim, and an event of somebody else's that lies in it.
+	hole := note("author", 1)
+	claim := (&identity.Coverage{Subject: agent("subject").PubKey(), At: t0, Shard: "notes", Filter: nostr.Filter{Kinds: []nostr.Kind{1}}, Completeness: identity.Asserted,
+		Fingerprint: strings.Repeat("0", 32), FingerprintAt: hole.CreatedAt + 1}).Event()
+	if err := identity.SignEvent(agent("subject"), claim); err != nil {
+		t.Fatal(err)
+	}
+	witness := must(NewArtefact(EvidenceEvent, hole.JSON()))
+	wantJudgement(t, published(t, draft(spec.S2, must(NewArtefact(EvidenceEvent, claim.JSON())), witness)), soon, Supported, "")
+	wantJudgement(t, published(t, draft(spec.S2, must(NewArtefact(EvidenceEvent, claim.JSON())), must(NewArtefact(EvidenceEvent, note("author", 7).JSON())))), soon, Unsupported, EvidenceUnsigned)
+	wantJudgement(t, published(t, draft(spec.S2, witness)), soon, Unsupported, EvidenceUnsigned)
 
 	// Seven duplicates in eight.
 	dup := ReportOn(g, spec.S3, Evaluate(g.Limits, Counters{spec.CounterEventsIn: 80, spec.CounterDupsSent: 70}, events(80)), g.WindowAt(t0), t0+9000)
