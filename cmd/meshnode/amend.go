@@ -149,7 +149,10 @@ func (c *grantShowCmd) Run(a *app) error {
 		if identity.FormatDID(p.Key) != c.DID {
 			continue
 		}
-		return a.print(map[string]*daemon.Budget{"issued": p.Issued, "held": p.Held}, func(w io.Writer) {
+		return a.print(map[string]any{"issued": p.Issued, "held": p.Held, "tier": p.Tier}, func(w io.Writer) {
+			if p.Issued != nil && p.Issued.Tier != p.Tier {
+				fmt.Fprintf(w, "its tier is %s: the grant that says so is in force from the next window that it can know of\n", p.Tier)
+			}
 			for _, b := range []struct {
 				title  string
 				budget *daemon.Budget
