@@ -328,8 +328,8 @@ func (t *turn) withdraw(in WithdrawComplaint) {
 	}
 }
 
-// noticed answers a complaint about us. It is read as a report is: what follows from what we signed is accepted, anything else contested, with our
-// last receipt of the window where we still have one.
+// noticed answers a complaint about us. It is read as a report is: an overrun that we said ourselves is accepted. Anything else is contested, with our last
+// receipt of the window where we still have one: what we claimed is what we counted, so a measurement that differs from it is the issuer's word alone.
 func (t *turn) noticed(p *peer, in Received) {
 	if p == nil || len(p.Held) == 0 && p.Stage != ended {
 		return // of somebody who never granted us anything
@@ -347,7 +347,7 @@ func (t *turn) noticed(p *peer, in Received) {
 		}
 		j := body.judge(p.Key, t.cfg.Self, t.now)
 		a.Support, a.Detail, a.Answer = j.Support, j.Detail, answerContest
-		if j.Support == ledger.Supported {
+		if j.Support == ledger.Supported && !body.disputed() {
 			a.Answer = answerAccept
 		}
 		p.Cases.Theirs = keep(append(p.Cases.Theirs, a))

@@ -157,7 +157,7 @@ func TestALiarIsToldAndThenReported(t *testing.T) {
 	if len(r.cases()) != 1 || r.cases()[0].Stage != caseWaits || r.cases()[0].Outcome != spec.S2 {
 		t.Fatalf("%+v\n%+v", r.cases(), w.tells)
 	}
-	if n, _ := w.told("complaint-received"); n != 1 || r.cases()[0].Answer != answerAccept {
+	if n, _ := w.told("complaint-received"); n != 1 || r.cases()[0].Answer != answerContest {
 		t.Errorf("the notice was heard %d times and answered %q\n%+v", n, r.cases()[0].Answer, w.a().node.peers[w.b().key].Cases.Theirs[0])
 	}
 	if len(w.reports) != 0 {

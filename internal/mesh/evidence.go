@@ -249,3 +249,14 @@ func typeOf(text []byte) ledger.EvidenceType {
 	}
 	return ""
 }
+
+// disputed reports whether a line of a notice says other numbers than our receipt, by more than is noise.
+func (n *noticeBody) disputed() bool {
+	for l, o := range n.Observed {
+		d := max(o.Measured-n.Claimed[l], n.Claimed[l]-o.Measured)
+		if spec.C().Divergence.Tolerance.CmpFraction(d, max(o.Measured, ledger.DivergenceFloor(o.Limit))) > 0 {
+			return true
+		}
+	}
+	return false
+}
