@@ -38,6 +38,8 @@ var about = map[string]string{
 	"peer.standing":     "Asks a peer how another node stands with it.",
 	"report.list":       "The reports that this node published or read, and what a recount of their evidence says.",
 	"report.withdraw":   "Withdraws a report of this node's.",
+	"node.load":         "What is carried of the declared capacity, and from where strain came.",
+	"peer.amend":        "Changes the tier or limits of our grant to a peer, by the operator's hand.",
 	"left.event":        "To whom an event went, by which road and under which grant.",
 	"why.event":         "Why an event is here, or is not.",
 	"net.ping":          "DIDComm trust-ping to another node.",
