@@ -17,6 +17,7 @@ type cli struct {
 	Verify verifyCmd `cmd:"" help:"Measure the signature verifier beside others: CPU nanoseconds a signature."`
 	Relay  relayCmd  `cmd:"" help:"Measure relays by their address: idle, ingest, query, fanout, neg."`
 	Sync   syncCmd   `cmd:"" help:"Bring missing events from one node to another: by NIP-77, and by sync/1.0 with envelopes, receipts and encryption."`
+	Peers  peersCmd  `cmd:"" help:"Measure what a peering costs in memory and CPU, at 10, 100 and 1,000 of them, on simulated links."`
 	Corpus corpusCmd `cmd:"" help:"Write the corpus as JSONL."`
 }
 

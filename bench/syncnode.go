@@ -36,6 +36,7 @@ type syncNode struct {
 	host  *host.Host
 	wire  atomic.Int64 // octets that went over the face's connections, both ways
 
+	taken  chan struct{} // something was delivered; of a star's node
 	server *http.Server
 	feed   *relay.Feed
 	stop   context.CancelFunc
@@ -74,7 +75,8 @@ func newSyncNode(dir string, secret byte) (*syncNode, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := n.federate(dir, secret, wss); err != nil {
+	sink := n.relay.Sink(policy.FromMesh)
+	if err := n.federate(dir, int(secret), wss, n.url, sink.Offer); err != nil {
 		return nil, err
 	}
 	n.host.Start(door)
@@ -93,8 +95,8 @@ func newSyncNode(dir string, secret byte) (*syncNode, error) {
 }
 
 // federate makes the node's keys, its descriptor and its host.
-func (n *syncNode) federate(dir string, secret byte, wss *transport.WSS) error {
-	agent, err := identity.NewKeyAgent(nostr.SecretKey{31: secret})
+func (n *syncNode) federate(dir string, secret int, way transport.Transport, address string, take func(context.Context, []*nostr.Event) ([]store.Outcome, error)) error {
+	agent, err := identity.NewKeyAgent(nostr.SecretKey{30: byte(secret >> 8), 31: byte(secret)})
 	if err != nil {
 		return err
 	}
@@ -104,19 +106,22 @@ func (n *syncNode) federate(dir string, secret byte, wss *transport.WSS) error {
 		return fmt.Errorf("draw a key: %w", err)
 	}
 	now := time.Now().Unix()
-	d := identity.Descriptor{Subject: n.pub, CreatedAt: now, Class: spec.ClassAnchor, Protocol: spec.C().Protocol.Name, Digest: spec.DigestHex(),
-		Agreement: []identity.BoundKey{{Key: identity.AgreementKey(agreement.PublicKey().Bytes())}}, Transport: []identity.TransportKey{identity.TransportSecret{secret}.Public()},
-		Endpoints: []identity.Endpoint{{Scheme: "wss", Address: n.url, Preference: 10}},
+	class := spec.ClassAnchor
+	if way.Scheme() != "wss" {
+		class = spec.ClassEdge
+	}
+	d := identity.Descriptor{Subject: n.pub, CreatedAt: now, Class: class, Protocol: spec.C().Protocol.Name, Digest: spec.DigestHex(),
+		Agreement: []identity.BoundKey{{Key: identity.AgreementKey(agreement.PublicKey().Bytes())}}, Transport: []identity.TransportKey{identity.TransportSecret{byte(secret >> 8), byte(secret), 1}.Public()},
+		Endpoints: []identity.Endpoint{{Scheme: way.Scheme(), Address: address, Preference: 10}},
 		Protocols: []string{spec.PIURIPeering, spec.PIURIBudget, spec.PIURISync}, Expiration: now + 86400}
 	n.desc = d.Event()
 	if err := identity.SignEvent(agent, n.desc); err != nil {
 		return err
 	}
-	sink := n.relay.Sink(policy.FromMesh)
 	n.host, err = host.New(host.Config{
-		Agent: agent, Agreement: agreement, Dir: dir, Store: n.store, View: n.view, Take: sink.Offer,
+		Agent: agent, Agreement: agreement, Dir: dir, Store: n.store, View: n.view, Take: take,
 		Publish: func(ctx context.Context, e *nostr.Event) error {
-			_, err := sink.Offer(ctx, []*nostr.Event{e})
+			_, err := take(ctx, []*nostr.Event{e})
 			return err
 		},
 		Find: func(_ context.Context, k nostr.PubKey, _ []string) (*nostr.Event, error) {
@@ -128,7 +133,7 @@ func (n *syncNode) federate(dir string, secret byte, wss *transport.WSS) error {
 			return nil, errors.New("nobody of that key")
 		},
 		Descriptor: func() *nostr.Event { return n.desc },
-		Transports: []transport.Transport{wss}, Ours: []transport.Endpoint{{Scheme: "wss"}},
+		Transports: []transport.Transport{way}, Ours: []transport.Endpoint{{Scheme: way.Scheme()}},
 		Mesh: mesh.Config{Self: n.pub, Class: d.Class, Digest: spec.DigestHex(), Protocols: d.Protocols, Descriptor: n.desc.ID, Enrolment: mesh.EnrolClosed, Window: 3600,
 			Serve: []json.RawMessage{json.RawMessage(`{}`)}},
 	})
