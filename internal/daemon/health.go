@@ -40,6 +40,9 @@ func (n *node) health(ctx context.Context, p monitor.Params) (monitor.Facts, err
 	}
 	if h := n.fed.running(); h != nil {
 		f.Peers = peerFacts(h)
+		if capacity, _ := h.Load(); len(capacity.Declared) > 0 {
+			f.Strain = &monitor.Strain{Pressure: float64(capacity.Percent) / 100, Rung: len(capacity.Rungs)}
+		}
 		if p.Clock {
 			c := n.fed.checkClock(ctx, nil)
 			f.Clock.Compared, f.Clock.Offset = c.Compared, c.Offset

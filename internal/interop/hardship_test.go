@@ -3,8 +3,6 @@
 package interop
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -108,20 +106,6 @@ func smallDisk(t *testing.T, mib int) string {
 		}
 	})
 	return top
-}
-
-// tell runs a verb that may fail, and returns everything it said and its status.
-func tell(t *testing.T, args ...string) (string, int) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, binary, args...)
-	var all bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &all, &all
-	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
-		t.Fatal(err)
-	}
-	return all.String(), cmd.ProcessState.ExitCode()
 }
 
 // A full disk: events are refused with a sentence, the rest is served, and when there is room again all that was taken is there.
