@@ -416,7 +416,7 @@ func TestFeaturesAndProblems(t *testing.T) {
 			t.Fatal(err)
 		}
 		list, err := a.host.Features(t.Context(), b.pub, didcomm.Query{FeatureType: "protocol", Match: "https://fleetmesh.org/*"}, didcomm.Query{FeatureType: "protocol", Match: didcomm.TrustPing})
-		if err != nil || len(list) != 4 {
+		if err != nil || len(list) != 6 {
 			t.Errorf("features %v, %v", list, err)
 		}
 		m := &didcomm.Message{ID: newID(), Type: "https://didcomm.org/basicmessage/2.0/message", From: a.host.self, To: []string{b.host.self}, CreatedTime: time.Now().Unix()}

@@ -62,6 +62,14 @@ func (t *tamper) pushes() int {
 	return pushBytes
 }
 
+// trusts is how many events a node takes the peer to have lacked before it brought any: a greedy one does not start slowly.
+func (t *tamper) trusts() int {
+	if t != nil && t.batch > 0 {
+		return proven
+	}
+	return 0
+}
+
 // greed is a node that takes its grants for ten times what they are, and spends them in one message.
 func greed() *tamper {
 	return &tamper{batch: 2 << 20, grant: func(g *ledger.Grant) {
