@@ -46,6 +46,9 @@ var examples = map[string]string{
 
 	"blobs status": "meshnode blobs status",
 
+	"grant list": "meshnode grant list --json",
+	"grant show": "meshnode grant show did:nostr:…",
+
 	"cluster status": "meshnode cluster status",
 	"cluster stop":   "meshnode cluster stop",
 	"cluster heal":   "meshnode cluster heal 2",
