@@ -273,6 +273,7 @@ func TestEveryRoadIsListed(t *testing.T) {
 		"internal/daemon/attach.go":    "the live stream of that store",
 		"internal/daemon/discovery.go": "nodes' descriptors",
 		"internal/daemon/conduct.go":   "reports of a peer, and nothing else: the client drops what the filter does not ask for",
+		"internal/daemon/sample.go":    "coverage claims of a peer, and nothing else",
 	}
 	words := []string{"gateway.Sync(", "gateway.Follow(", "PublishMany(", "Envelope{Event:", "policy.FromImport)", "policy.FromSync)", "policy.FromStream)", "bridge.New("}
 	root := filepath.Join("..", "..")
