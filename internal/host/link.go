@@ -34,8 +34,9 @@ type link struct {
 	climb  []transport.Attempt
 	idle   chan struct{} // closed while nothing is queued
 	routes map[nostr.PubKey]*route
-	idler  bool // run has ended for want of work; the next message starts it again
-	relay  bool // carries what clients of our mediation send out: the peer is no partner in a session
+	idler  bool      // run has ended for want of work; the next message starts it again
+	climbs time.Time // when a better rung than the last resort is tried again
+	relay  bool      // carries what clients of our mediation send out: the peer is no partner in a session
 }
 
 // outgoing is a frame, or a message that is sealed when its turn comes.
@@ -385,8 +386,12 @@ func (l *link) open(ctx context.Context, without string) (s transport.Stream, fr
 	s, last := l.stream, l.last
 	doubtful := !l.proven && Now().Sub(l.since) > proofTime // somebody who only said that he is the peer must not keep us from it
 	l.mu.Unlock()
-	if s != nil && !doubtful {
+	back := s != nil && !doubtful && lastResort(s) && l.climbsBack()
+	if s != nil && !doubtful && !back {
 		return s, false, nil
+	}
+	if back { // only what is better than what there is
+		last, without = transport.Endpoint{}, s.Scheme()
 	}
 	if climbed, fresh, err := l.dial(ctx, last, without); err == nil || s == nil {
 		return climbed, fresh, err
@@ -461,7 +466,7 @@ func (l *link) adopt(s transport.Stream, proven, ours bool) transport.Stream {
 		l.proven = l.proven || proven
 		l.mu.Unlock()
 		return s
-	case old == nil, proven && !l.proven, proven && !ours && !l.ours, proven && l.ours && !ours && bytes.Compare(l.peer[:], l.h.selfKey[:]) < 0:
+	case old == nil, proven && !l.proven, proven && lastResort(old) && !lastResort(s), proven && !ours && !l.ours, proven && l.ours && !ours && bytes.Compare(l.peer[:], l.h.selfKey[:]) < 0:
 		l.stream, l.proven, l.ours, l.since = s, proven, ours, Now()
 	}
 	kept := l.stream
@@ -472,6 +477,24 @@ func (l *link) adopt(s transport.Stream, proven, ours bool) transport.Stream {
 		old.Close() // what was sent on it is read to its end
 	}
 	return kept
+}
+
+// lastResort reports whether a stream goes through relays because nothing else held when it was opened.
+func lastResort(s transport.Stream) bool { return s.Scheme() == "giftwrap" }
+
+// climbEvery is how often a link on its last resort looks whether a better rung holds again.
+const climbEvery = 2 * time.Minute
+
+// climbsBack says whether it is time for that. The first look comes when the stream is as old as a proof may be.
+func (l *link) climbsBack() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := Now()
+	if now.Before(l.climbs) || now.Sub(l.since) < proofTime {
+		return false
+	}
+	l.climbs = now.Add(climbEvery)
+	return true
 }
 
 // aside stops sending on a stream without closing it. restore takes it back, unless another has come.

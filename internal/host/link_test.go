@@ -539,3 +539,43 @@ func (s *tapStream) Send(ctx context.Context, frame []byte) error {
 	s.saw(bytes.Clone(frame))
 	return s.Stream.Send(ctx, frame)
 }
+
+// carrier is a stream of which only the scheme matters.
+type carrier struct {
+	transport.Stream
+	scheme string
+}
+
+func (c *carrier) Scheme() string { return c.scheme }
+func (c *carrier) Close() error   { return nil }
+
+// TestClimbsBackFromTheLastResort: a link that fell to gift wraps while all else was cut tries the other rungs again, now and then, and takes the
+// first that holds, whoever dialled.
+func TestClimbsBackFromTheLastResort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, ours := range []bool{true, false} {
+			l := &link{h: &Host{}, peer: nostr.PubKey{1}, wake: make(chan struct{}, 1), kick: make(chan struct{}, 1)}
+			wrap, wss := &carrier{scheme: "giftwrap"}, &carrier{scheme: "wss"}
+			if l.adopt(wrap, true, true) != wrap {
+				t.Fatal("nothing was adopted")
+			}
+			if l.climbsBack() {
+				t.Error("it climbs at once")
+			}
+			<-time.After(proofTime)
+			if !l.climbsBack() || l.climbsBack() {
+				t.Error("it climbs once when its time has come")
+			}
+			<-time.After(climbEvery)
+			if !l.climbsBack() {
+				t.Error("it does not climb again")
+			}
+			if l.adopt(wss, true, ours) != wss {
+				t.Errorf("a better stream was not taken, ours %v", ours)
+			}
+			if ours && l.adopt(&carrier{scheme: "giftwrap"}, true, true) != wss {
+				t.Error("a gift wrap took the place of a better stream")
+			}
+		}
+	})
+}

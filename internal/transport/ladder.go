@@ -80,11 +80,12 @@ func LastResort(endpoints []Endpoint) []Endpoint {
 // Remembered moves the rung that carried the last session, if it is still on the
 // ladder, to the top: nodes cache the negotiated transport for later sessions.
 // The rest keep their order. An endpoint is the same when scheme and address are.
+// The last resort stays last: it was taken because all else failed at that moment.
 func Remembered(rungs []Rung, last Endpoint) []Rung {
 	i := slices.IndexFunc(rungs, func(r Rung) bool {
 		return r.Endpoint.Scheme == last.Scheme && r.Endpoint.Address == last.Address
 	})
-	if i <= 0 {
+	if i <= 0 || last.Preference >= LastPreference {
 		return rungs
 	}
 	out := make([]Rung, 0, len(rungs))
