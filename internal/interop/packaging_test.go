@@ -68,6 +68,8 @@ func certificate(t *testing.T, dir string) *x509.CertPool {
 // dialFrom opens a WebSocket from an address of this machine, claiming another in X-Forwarded-For.
 func dialFrom(t *testing.T, url, from, claim string, pool *x509.CertPool) error {
 	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
 	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 	client := &http.Client{Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: pool}, DisableKeepAlives: true,
@@ -83,17 +85,17 @@ func dialFrom(t *testing.T, url, from, claim string, pool *x509.CertPool) error 
 	if claim != "" {
 		opt.HTTPHeader.Set("X-Forwarded-For", claim)
 	}
-	c, _, err := websocket.Dial(t.Context(), url, opt)
+	c, _, err := websocket.Dial(ctx, url, opt)
 	if err != nil {
 		return err
 	}
 	t.Cleanup(func() { c.CloseNow() })
-	if err := c.Write(t.Context(), websocket.MessageText, []byte(`["REQ","a",{"limit":1}]`)); err != nil {
+	if err := c.Write(ctx, websocket.MessageText, []byte(`["REQ","a",{"limit":1}]`)); err != nil {
 		return err
 	}
 	for {
-		_, text, err := c.Read(t.Context())
-		if err != nil || strings.Contains(string(text), `["EOSE","a"]`) {
+		_, text, err := c.Read(ctx)
+		if err != nil || strings.HasPrefix(string(text), `["EOSE","a"`) {
 			return err
 		}
 	}
