@@ -58,7 +58,16 @@ func Status(w io.Writer, name string, err error, hints ...Hint) int {
 	return code
 }
 
-// Print writes v as one line of JSON, or calls plain. Of a slice each member is a line: whoever reads a list needs no end to begin, and none is an empty output.
+// members is a list's own members, and of anything else that one thing.
+func members(raw json.RawMessage) []json.RawMessage {
+	var list []json.RawMessage
+	if json.Unmarshal(raw, &list) != nil || list == nil {
+		return []json.RawMessage{raw}
+	}
+	return list
+}
+
+// Print writes v as one line of JSON, or calls plain. Of a slice, or of text that is a JSON list, each member is a line: whoever reads a list needs no end to begin, and none is an empty output.
 func Print(w io.Writer, asJSON bool, v any, plain func(io.Writer)) error {
 	if !asJSON {
 		plain(w)
@@ -66,6 +75,9 @@ func Print(w io.Writer, asJSON bool, v any, plain func(io.Writer)) error {
 	}
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
+	if raw, ok := v.(json.RawMessage); ok {
+		v = members(raw)
+	}
 	list := reflect.ValueOf(v)
 	if list.Kind() != reflect.Slice {
 		list = reflect.ValueOf([]any{v})

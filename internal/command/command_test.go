@@ -2,6 +2,7 @@ package command
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -225,7 +226,8 @@ func TestStatusAndPrint(t *testing.T) {
 	for _, c := range []struct {
 		v    any
 		want string
-	}{{map[string]string{"a": "<b>"}, "{\"a\":\"<b>\"}\n"}, {[]int{1, 2}, "1\n2\n"}, {[]string(nil), ""}} {
+	}{{map[string]string{"a": "<b>"}, "{\"a\":\"<b>\"}\n"}, {[]int{1, 2}, "1\n2\n"}, {[]string(nil), ""},
+		{json.RawMessage(`[{"a":1}, 2]`), "{\"a\":1}\n2\n"}, {json.RawMessage(`{"a": [1]}`), "{\"a\":[1]}\n"}, {json.RawMessage(`[]`), ""}} {
 		var b bytes.Buffer
 		if err := Print(&b, true, c.v, nil); err != nil || b.String() != c.want {
 			t.Errorf("%v: %q, %v", c.v, b.String(), err)

@@ -20,6 +20,7 @@ type client struct {
 	relay *nostr.Relay
 	sk    string
 	pk    string
+	began nostr.Timestamp
 	notes []nostr.Event
 }
 
@@ -32,7 +33,7 @@ func main() {
 	defer cancel()
 	sk := nostr.GeneratePrivateKey()
 	pk, _ := nostr.GetPublicKey(sk)
-	c := &client{ctx: ctx, url: os.Args[1], sk: sk, pk: pk}
+	c := &client{ctx: ctx, url: os.Args[1], sk: sk, pk: pk, began: nostr.Now()}
 	for _, step := range []struct {
 		name string
 		run  func() error
@@ -48,8 +49,9 @@ func main() {
 	}
 }
 
+// make signs a note that is at seconds older than the run, so that a second that ends in the middle makes no two alike.
 func (c *client) make(content string, at int, tags ...nostr.Tag) nostr.Event {
-	e := nostr.Event{Kind: 1, CreatedAt: nostr.Now() - nostr.Timestamp(at), Content: content, Tags: append(nostr.Tags{}, tags...)}
+	e := nostr.Event{Kind: 1, CreatedAt: c.began - nostr.Timestamp(at), Content: content, Tags: append(nostr.Tags{}, tags...)}
 	_ = e.Sign(c.sk)
 	return e
 }
