@@ -547,7 +547,24 @@ func (h *Host) accept(l transport.Listener) {
 		if err != nil {
 			return
 		}
-		h.work.Go(func() { h.read(s, nil) })
+		if transport.OneWay(s) {
+			h.acceptFrame(s)
+		} else {
+			h.work.Go(func() { h.read(s, nil) })
+		}
+	}
+}
+
+// acceptFrame opens the one frame of a stream before the next stream is accepted: where each frame is a stream of its own, the first of two
+// introduces the sender without whom the second cannot be opened.
+func (h *Host) acceptFrame(s transport.Stream) {
+	defer s.Close()
+	frame, err := s.Receive(h.ctx)
+	if err != nil {
+		return
+	}
+	if a, err := h.opened(s, frame); err == nil {
+		h.work.Go(func() { h.handle(s, nil, a, true, true) })
 	}
 }
 
@@ -566,41 +583,62 @@ func (h *Host) read(s transport.Stream, l *link) {
 		if err != nil {
 			return
 		}
-		a, err := h.open(frame)
+		a, err := h.opened(s, frame)
 		if err != nil {
-			h.cfg.Log.Info("a frame cannot be used", "carrier", s.Scheme(), "err", err)
 			if l == nil && !known(err) {
 				return // from nobody known
 			}
 			continue
 		}
-		a.carrier = s.Scheme()
-		if a.m.Type == didcomm.TypeForward {
-			h.takeForward(a, l)
-			continue
-		}
-		h.introduced(a)
-		if l == nil && h.roundabout(a.from) {
-			h.take(a)
-			continue
-		}
-		if l != nil && (a.from != l.peer || l.relay) {
-			h.cfg.Log.Info("a second sender on one stream", "err", "the stream is closed")
+		var more bool
+		if l, more = h.handle(s, l, a, inbound, first); !more {
 			return
 		}
-		if l == nil {
-			h.mu.Lock()
-			l = h.link(a.from)
-			h.mu.Unlock()
-		}
-		if !transport.OneWay(s) {
-			l.adopt(s, !a.anonymous, !inbound)
-		}
-		if first && inbound && !a.anonymous {
-			h.step(mesh.Connected{Peer: a.from, Inbound: true, Created: a.m.CreatedTime})
-		}
-		h.take(a)
 	}
+}
+
+// opened opens a frame, says why where it cannot, and takes up whom it introduces.
+func (h *Host) opened(s transport.Stream, frame []byte) (*arrival, error) {
+	a, err := h.open(frame)
+	if err != nil {
+		h.cfg.Log.Info("a frame cannot be used", "carrier", s.Scheme(), "err", err)
+		return nil, err
+	}
+	a.carrier = s.Scheme()
+	if a.m.Type != didcomm.TypeForward {
+		h.introduced(a)
+	}
+	return a, nil
+}
+
+// handle takes what came on a stream whose peer is that of l, or not known yet, and returns the peer's link once it is. inbound is a stream
+// that the peer opened, first the first frame of a stream. False ends the stream.
+func (h *Host) handle(s transport.Stream, l *link, a *arrival, inbound, first bool) (*link, bool) {
+	if a.m.Type == didcomm.TypeForward {
+		h.takeForward(a, l)
+		return l, true
+	}
+	if l == nil && h.roundabout(a.from) {
+		h.take(a)
+		return l, true
+	}
+	if l != nil && (a.from != l.peer || l.relay) {
+		h.cfg.Log.Info("a second sender on one stream", "err", "the stream is closed")
+		return l, false
+	}
+	if l == nil {
+		h.mu.Lock()
+		l = h.link(a.from)
+		h.mu.Unlock()
+	}
+	if !transport.OneWay(s) {
+		l.adopt(s, !a.anonymous, !inbound)
+	}
+	if first && inbound && !a.anonymous {
+		h.step(mesh.Connected{Peer: a.from, Inbound: true, Created: a.m.CreatedTime})
+	}
+	h.take(a)
+	return l, true
 }
 
 // known says of a frame that could not be used that it was one that we know: a copy, or one that came too late.
