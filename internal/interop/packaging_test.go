@@ -195,12 +195,12 @@ func TestProxyExamples(t *testing.T) {
 	}
 }
 
-// release builds what a release of this machine's architecture holds.
+// release builds what a release holds.
 func release(t *testing.T) string {
 	t.Helper()
 	out := t.TempDir()
 	cmd := exec.Command("../../packaging/release.sh", "0.0.1", out)
-	cmd.Env = append(os.Environ(), "ARCHS=amd64")
+	cmd.Env = append(os.Environ(), "ARCHS=amd64 arm64")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
@@ -219,6 +219,41 @@ func TestPackages(t *testing.T) {
 	out := release(t)
 	t.Run("deb", func(t *testing.T) { checkDeb(t, filepath.Join(out, "meshnode_0.0.1_amd64.deb")) })
 	t.Run("container", func(t *testing.T) { checkContainer(t, filepath.Join(out, "linux-amd64")) })
+	t.Run("arm64", func(t *testing.T) { checkARM(t, filepath.Join(out, "meshnode_0.0.1_arm64.deb")) })
+}
+
+// checkARM has the node of the arm64 package run under emulation, and does with it what clients do.
+func checkARM(t *testing.T, deb string) {
+	emulator, err := exec.LookPath("qemu-aarch64-static")
+	if err != nil {
+		t.Skip("no qemu-aarch64-static here")
+	}
+	root := t.TempDir()
+	if text, err := tool(t, "dpkg-deb", "-x", deb, root); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	meshnode, dir, addr := filepath.Join(root, "usr/bin/meshnode"), newDir(t), freeAddr(t)
+	if text, err := tool(t, emulator, meshnode, "--dir", dir, "init", "--listen", addr); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cmd := exec.CommandContext(ctx, emulator, meshnode, "--dir", dir, "up", "--listen", addr)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cancel()
+	until(t, "the arm64 node serves", time.Minute, func() bool {
+		resp, err := http.Get("http://" + addr + "/health")
+		if err == nil {
+			resp.Body.Close()
+		}
+		return err == nil && resp.StatusCode == http.StatusOK
+	})
+	if out := mustRun(t, "", "selftest", "ws://"+addr); !strings.Contains(out, " 0 failed") {
+		t.Errorf("%s", out)
+	}
 }
 
 func tool(t *testing.T, name string, args ...string) (string, error) {
