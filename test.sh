@@ -34,7 +34,7 @@ step "what the tests need beside Go"
 # Foreign clients (nodejs, npm), the exports' own checkers (systemd, cloud-init, docker-compose), network namespaces
 # (iproute2), a PostgreSQL, libsecp256k1 to compare verdicts with, an emulator for the arm64 package.
 missing=
-for need in npm:npm node:nodejs zsh:zsh fish:fish mandoc:mandoc caddy:caddy nginx:nginx-light lintian:lintian prlimit:util-linux podman:podman dpkg-deb:dpkg systemd-analyze:systemd cloud-init:cloud-init docker-compose:docker-compose ip:iproute2 gcc:gcc chromium:chromium qemu-aarch64-static:qemu-user-static; do
+for need in npm:npm node:nodejs zsh:zsh fish:fish mandoc:mandoc caddy:caddy nginx:nginx-light lintian:lintian prlimit:util-linux podman:podman runc:runc dpkg-deb:dpkg systemd-analyze:systemd cloud-init:cloud-init docker-compose:docker-compose ip:iproute2 gcc:gcc chromium:chromium qemu-aarch64-static:qemu-user-static; do
   command -v "${need%%:*}" >/dev/null || missing="$missing ${need##*:}"
 done
 ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing="$missing postgresql"
