@@ -75,8 +75,8 @@ func (t *turn) blobFetching(in BlobFetching) {
 		return
 	}
 	b.send(c)
-	b.Settled = false
-	t.account(p, known)
+	again := b.reopen()
+	t.account(p, known && !again)
 	t.do(Permit{Window: w.Epoch, Grant: g.ID})
 }
 

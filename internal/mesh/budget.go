@@ -73,8 +73,8 @@ func (t *turn) meterIn(p *peer, in Received, m *spec.MessageSpec) (window int64,
 		g, w := p.Held.at(in.Created, t.now)
 		b, known := open(&p.Used, g, w)
 		b.saw(load(m, in.Octets, in.Envelopes, true), g.Limits)
-		b.Settled = b.Settled && claimed(b) // an answer begun before the window was settled, and sent after it
-		t.account(p, known)
+		again := !claimed(b) && b.reopen() // an answer begun before the window was settled, and sent after it
+		t.account(p, known && !again)
 		return w.Epoch, ""
 	}
 	g, w := p.Issued.at(in.Created, t.now)
@@ -164,9 +164,9 @@ func (t *turn) spend(p *peer, s *session, in Sending, m *spec.MessageSpec) {
 		return
 	}
 	b.send(c)
-	b.Settled = false
+	again := b.reopen()
 	s.flight = append(s.flight, inFlight{in.Type, w.Epoch, c})
-	t.account(p, known)
+	t.account(p, known && !again)
 	t.do(Permit{Window: w.Epoch, Grant: g.ID})
 	t.receiptIfDue(p, g, b)
 }
@@ -221,8 +221,8 @@ var oneSession = ledger.Counters{spec.CounterConnOpen: 1}
 func (t *turn) dials(p *peer, g *ledger.Grant, w ledger.Window) {
 	b, known := open(&p.Used, g, w)
 	b.send(oneSession)
-	b.Settled = false
-	t.account(p, known)
+	again := b.reopen()
+	t.account(p, known && !again)
 }
 
 // connected counts a session: the dialler is the subject. One that did not show yet that it holds our grant may have dialled to ask for it, or
@@ -290,8 +290,8 @@ func (t *turn) problem(in Problem) {
 		g, w := p.Held.at(in.Created, t.now)
 		b, known := open(&p.Used, g, w)
 		b.saw(ledger.Counters{spec.CounterErrors: 1}, nil)
-		b.Settled = false
-		t.account(p, known)
+		again := b.reopen()
+		t.account(p, known && !again)
 	}
 	t.do(Tell{Peer: p.Key, What: "problem-reported", Code: in.Code})
 }
@@ -317,8 +317,9 @@ func (t *turn) taken(in Taken) {
 func (t *turn) fate(in Fate) {
 	if p := t.peers[in.Peer]; p != nil && in.Duplicate > 0 && t.ours(in.Session) {
 		if b := lookup(p.Used, in.Window); b != nil {
-			b.Counters.Add(ledger.Counters{spec.CounterDupsSent: in.Duplicate})
-			t.account(p, true)
+			b.saw(ledger.Counters{spec.CounterDupsSent: in.Duplicate}, nil) // an acknowledgement may have said so before
+			again := !claimed(b) && b.reopen()
+			t.account(p, !again)
 		}
 	}
 }
@@ -579,8 +580,9 @@ func (t *turn) receiptsDue(p *peer) {
 	kept := p.Used[:0]
 	for _, b := range p.Used {
 		switch {
-		case b.Settled && b.Window.Due(t.now-2*spec.C().Window.SkewSeconds), b.Window.Due(t.now) && b.spent().Zero() && b.Last == nil:
-			// Closed on both ends: forget it. Not before nothing more can be charged to it, by any clock that is allowed: a book that is opened
+		case b.Settled && b.Window.Due(t.now-2*spec.C().Window.SkewSeconds), b.Window.Due(t.now) && b.spent().Zero() && b.Last == nil && !b.Doubt:
+			// Closed on both ends, or never used: forget it. One that a crash left empty may have been used since it was written, which only
+			// the issuer knows. Not before nothing more can be charged to it, by any clock that is allowed: a book that is opened
 			// anew would begin its chain a second time.
 			continue
 		case b.Signing || b.Settled || p.Stage != active:

@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -102,5 +103,68 @@ func TestAProposalThatComesLateLeavesNoPeeringHalfDone(t *testing.T) {
 	}
 	if one, other := a.node.peers[b.key].Thread, b.node.peers[a.key].Thread; one != other {
 		t.Errorf("one end speaks on %s, the other on %s", one, other)
+	}
+}
+
+// A refusal leaves a book behind that is empty. What is used of it later reaches the disk lazily, so a machine that crashes takes it up empty; when its
+// window is over it has to be asked about, and not forgotten: the issuer waits for a claim of what it counted.
+func TestABookThatACrashLeftEmptyIsAskedAbout(t *testing.T) {
+	w := newPair(t)
+	w.peering()
+	a, b := w.a(), w.b()
+	p := a.node.peers[b.key]
+	g, v := p.Held.at(w.now.Unix(), w.now.Unix())
+	open(&p.Used, g, v)
+	before := books{p.Key, p.Back, p.Measured, p.Used}.encode()
+	w.talk(20)
+	a.journal[booksKey+b.key.String()] = before
+	w.now = time.Unix(v.End()+2*spec.C().Window.SkewSeconds, 0)
+	w.restart(a)
+	w.pass(time.Minute)
+	w.talk(1)
+	w.pass(5 * time.Minute)
+	n := 0
+	for _, c := range b.node.Peers(w.now)[0].Windows {
+		n++
+		if c.Severity != "S0" {
+			t.Errorf("window %d is closed with %s: measured %v, claimed %v", c.Window, c.Severity, c.Measured, c.Claimed)
+		}
+	}
+	if n < 2 {
+		t.Errorf("%d windows were closed\n%+v", n, w.tells)
+	}
+}
+
+// What opens a settled window again is durable at once, and what an acknowledgement told before is not counted twice.
+func TestASettledWindowIsOpenedAgainDurably(t *testing.T) {
+	w := newPair(t)
+	w.peering()
+	a, b := w.a(), w.b()
+	p := a.node.peers[b.key]
+	g, v := p.Held.at(w.now.Unix(), w.now.Unix())
+	s := w.syncs[len(w.syncs)-1]
+	k := find(&p.Used, g, v)
+	durable := func(in Input) bool {
+		k.Settled, k.Last = true, nil
+		for _, eff := range a.node.Step(w.now, in) {
+			if e, ok := eff.(Persist); ok && !e.Lazy && e.Key == booksKey+b.key.String() {
+				return !k.Settled
+			}
+		}
+		return false
+	}
+	if !durable(Received{From: b.key, Type: spec.MsgSyncFrame, Thread: s.Session, Created: w.now.Unix(), Octets: 700, Body: json.RawMessage(`{"neg":"61"}`)}) {
+		t.Error("an answer that came late may be forgotten")
+	}
+	if !durable(Problem{Peer: b.key, Code: spec.CodeMalformed, Created: w.now.Unix()}) {
+		t.Error("an error may be forgotten")
+	}
+	if !durable(Fate{Peer: b.key, Session: s.Session, Window: v.Epoch, Duplicate: 2}) {
+		t.Error("duplicates may be forgotten")
+	}
+	k.told(ledger.Counters{spec.CounterDupsSent: 5}, g.Limits)
+	a.node.Step(w.now, Fate{Peer: b.key, Session: s.Session, Window: v.Epoch, Duplicate: 3})
+	if n := k.Counters[spec.CounterDupsSent]; n != 5 {
+		t.Errorf("%d duplicates are counted, want the 5 that were told", n)
 	}
 }

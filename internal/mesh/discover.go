@@ -58,8 +58,8 @@ func (t *turn) askPeers(in AskPeers) {
 		return
 	}
 	b.send(peersQueryCost) // in doubt until the peer says what it counted
-	b.Settled = false
-	t.account(p, known)
+	again := b.reopen()
+	t.account(p, known && !again)
 	p.Asking = t.newID()
 	t.do(Send{To: p.Key, Type: spec.MsgPeeringPeersQuery, ID: p.Asking, Body: peersQueryBody{min(max(in.Limit, 1), maxPeersTold)}})
 }

@@ -233,6 +233,13 @@ func (b *book) confirm(c ledger.Counters) {
 	}
 }
 
+// reopen opens a settled window again for what came after, and reports whether it was settled. That has to be durable at once, as a book is that is new: a
+// machine that crashed would else take the window up as settled, and never ask what it forgot.
+func (b *book) reopen() (was bool) {
+	was, b.Settled = b.Settled, false
+	return was
+}
+
 // withdraw forgets what the issuer refused and did not count.
 func (b *book) withdraw(c ledger.Counters) {
 	for n, v := range c {
