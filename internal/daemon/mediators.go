@@ -186,13 +186,9 @@ func (f *federation) tendMediators(ctx context.Context, h *host.Host) {
 	avoid := map[nostr.PubKey]time.Time{}
 	pause := minWatchPause
 	for sleep(ctx, max(pause, mediatorsLook)) {
-		var kept []nostr.PubKey
-		for m, s := range h.MyMediators() {
-			if s.Denied || !s.Now && time.Since(s.Since) > mediatorAway {
-				avoid[m] = time.Now().Add(mediatorAvoided)
-				continue
-			}
-			kept = append(kept, m)
+		kept, given := tended(h.MyMediators(), time.Now())
+		for _, m := range given {
+			avoid[m] = time.Now().Add(mediatorAvoided)
 		}
 		if len(kept) >= f.wantedMediators() {
 			pause = minWatchPause
@@ -214,6 +210,18 @@ func (f *federation) tendMediators(ctx context.Context, h *host.Host) {
 			f.n.log.Error("publish which mediators this node has", "err", err)
 		}
 	}
+}
+
+// tended divides mediators into those that stay and those that are given up: they decline, or do not serve us for too long.
+func tended(mine map[nostr.PubKey]host.Served, now time.Time) (kept, given []nostr.PubKey) {
+	for m, s := range mine {
+		if s.Denied || !s.Now && now.Sub(s.Since) > mediatorAway {
+			given = append(given, m)
+		} else {
+			kept = append(kept, m)
+		}
+	}
+	return kept, given
 }
 
 // sleep waits, and reports whether there is still something to do.
