@@ -4,9 +4,11 @@ import (
 	"context"
 	"crypto/ecdh"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"fleetmesh.org/fleetmesh/internal/gateway/bridge"
 	"fleetmesh.org/fleetmesh/internal/host"
@@ -325,10 +327,20 @@ func (f *federation) publish(ctx context.Context, e *nostr.Event) error {
 	return nil
 }
 
-// get waits until federation is up.
+// comingUp is how long a verb waits for federation. Mining a descriptor takes seconds on a small machine; a leaf may look for mediators for ever.
+const comingUp = 90 * time.Second
+
+// get waits until federation is up, and not for ever.
 func (f *federation) get(ctx context.Context) (*host.Host, error) {
+	patience := time.NewTimer(comingUp)
+	defer patience.Stop()
 	select {
 	case <-f.ready:
+	case <-patience.C:
+		if f.chooses() {
+			return nil, errors.New("federation is not up yet: this leaf still looks for two anchors of distinct operators that mediate; name them in spec.mediators, or more relays in spec.relays")
+		}
+		return nil, errors.New("federation is not up yet: the descriptor is still being mined; spec.federation.descriptorPow says how many bits")
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
