@@ -149,8 +149,7 @@ func (r *Report) admit(x *exhibit, a Artefact, k Known) error {
 		if err != nil && identity.CodeOf(err) != HopLimit {
 			return err
 		}
-		i := slices.IndexFunc(env.Path, func(h Hop) bool { return h.Node == r.Subject })
-		if i < 0 || !env.Triples()[i].Holds() {
+		if !signedBy(env, r.Subject) {
 			return fault(EvidenceUnsigned, "envelope")
 		}
 		x.envelopes = append(x.envelopes, env)
@@ -160,6 +159,21 @@ func (r *Report) admit(x *exhibit, a Artefact, k Known) error {
 		return fault(EvidenceMissing, "unknown type "+string(a.Type))
 	}
 	return nil
+}
+
+// signedBy reports whether a node signed a hop of an envelope, once, and every hop before it holds. What follows its hop is not its work: whoever holds the
+// envelope could have added that.
+func signedBy(env *Envelope, node nostr.PubKey) bool {
+	i := hopOf(env, node)
+	if i < 0 || slices.ContainsFunc(env.Path[i+1:], func(h Hop) bool { return h.Node == node }) {
+		return false
+	}
+	return !slices.ContainsFunc(env.Triples()[:i+1], func(t Triple) bool { return !t.Holds() })
+}
+
+// hopOf is the place of a node's hop in an envelope, -1 if it has none.
+func hopOf(env *Envelope, node nostr.PubKey) int {
+	return slices.IndexFunc(env.Path, func(h Hop) bool { return h.Node == node })
 }
 
 func (r *Report) admitEvent(x *exhibit, a Artefact, k Known) error {
@@ -220,7 +234,7 @@ func (r *Report) follows(x *exhibit) error {
 			}
 		}
 	}
-	for _, s := range x.structural() {
+	for _, s := range x.structural(r.Subject) {
 		if s.Price() == r.Outcome {
 			return nil
 		}
@@ -274,7 +288,7 @@ func (r *Report) wasThere(x *exhibit) bool {
 }
 
 // structural are the findings that the artefacts show by themselves.
-func (x *exhibit) structural() []Structural {
+func (x *exhibit) structural(subject nostr.PubKey) []Structural {
 	var out []Structural
 	for i, a := range x.receipts {
 		for _, b := range x.receipts[i+1:] {
@@ -283,16 +297,16 @@ func (x *exhibit) structural() []Structural {
 			}
 		}
 	}
-	deep := 0
+	deep := map[[32]byte]bool{} // hops: one envelope can be shown in many forms
 	for _, e := range x.envelopes {
-		if len(e.Path) > spec.C().Forwarding.MaxHops {
-			deep++
+		if i := hopOf(e, subject); i >= spec.C().Forwarding.MaxHops { // its own hop was one too many
+			deep[e.Triples()[i].Digest] = true
 		}
 		if spec.C().Boundary.Never(e.Event.Kind) || x.grant != nil && !InScope(x.grant.Scopes, Push, e.Event) {
 			out = append(out, OutsideScope)
 		}
 	}
-	if deep > 1 { // the offence is to keep at it
+	if len(deep) > 1 { // the offence is to keep at it
 		out = append(out, HopLimitAbuse)
 	}
 	var desc, beat []*nostr.Event
@@ -306,7 +320,7 @@ func (x *exhibit) structural() []Structural {
 			if len(x.witnesses) > 0 { // each lies in an asserted shard
 				out = append(out, SelfMisreport)
 			}
-		case x.grant != nil && !InScope(x.grant.Scopes, Push, e):
+		case x.grant != nil && !publicRecord(e.Kind) && !InScope(x.grant.Scopes, Push, e):
 			out = append(out, OutsideScope)
 		}
 	}
@@ -318,6 +332,19 @@ func (x *exhibit) structural() []Structural {
 		}
 	}
 	return out
+}
+
+// publicRecord reports whether a node writes events of a kind about itself, for everybody: such an event lies at many relays, and shows nothing of what
+// its node delivered to whom.
+func publicRecord(k nostr.Kind) bool {
+	if _, ours := spec.LookupKind(k); ours {
+		return true
+	}
+	switch k {
+	case nostr.KindDeletion, nostr.KindRelayList, spec.KindDMRelays, spec.KindRelayStatus, spec.KindRelayScore:
+		return true
+	}
+	return false
 }
 
 // corrupt reports whether two receipts that one key signed cannot stand in one chain.

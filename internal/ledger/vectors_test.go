@@ -642,7 +642,97 @@ func reportDrafts(t *testing.T) []vectors.Draft {
 	add("without-grant", "The reporter's grant is not laid open and not held.", make(1000, 1000, func(r *Report) { r.Evidence = r.Evidence[:1] }), soon.Now)
 	add("hash", "An artefact that is not what its digest says.", make(1000, 1000, func(r *Report) { r.Evidence[0].Text, r.Evidence[1].Text = r.Evidence[1].Text, r.Evidence[0].Text }), soon.Now)
 	add("expired", "Past its time it is not judged.", make(1000, 1000, nil), t0+9000+2592000)
+	addShown(t, func(name, about string, r *Report) { add(name, about, r, soon.Now) })
 	return out
+}
+
+// addShown adds the reports that rest on what the subject delivered or published: silence, structural findings, and a hole in a shard.
+func addShown(t *testing.T, add func(name, about string, r *Report)) {
+	g, e := grantTo("issuer", "subject", spec.TierMember)
+	opened := must(GrantArtefact(e, g))
+	bristol, other := note("author", 1, nostr.Tag{"t", "bristol"}), note("author", 1)
+	envelope := func(x *Envelope) Artefact { return must(NewArtefact(EvidenceEnvelope, x.JSON())) }
+	event := func(x *nostr.Event) Artefact { return must(NewArtefact(EvidenceEvent, x.JSON())) }
+
+	silent := func(name, about string, evidence ...Artefact) {
+		r := ReportOn(g, spec.S2, Evaluate(g.Limits, events(100), nil), g.WindowAt(t0), t0+9000)
+		r.Evidence = append(evidence, opened)
+		add("silence"+name, about, r)
+	}
+	here, late := delivered(g, bristol, "origin", "subject"), &Envelope{Event: bristol, Grant: g.ID, Window: g.WindowAt(t0).Epoch}
+	if err := late.SignHop(agent("subject"), t0+9000); err != nil {
+		t.Fatal(err)
+	}
+	silent("", "S2: the subject signed a hop in the window and no receipt.", envelope(here))
+	silent("-elsewhen", "It delivered, in another window.", envelope(late))
+	silent("-absent", "It published something, and delivered nothing: of a node that nobody heard no silence can be told.", event(note("subject", 1)))
+	again := *late
+	again.Path = append(slices.Clone(late.Path), Hop{agent("subject").PubKey(), t0, late.Path[0].Sig})
+	silent("-second-hop", "A hop of another window, and one of this window that it did not sign.", envelope(&again))
+	before := *here
+	before.Path = slices.Clone(here.Path)
+	before.Path[0].Sig[5] ^= 1
+	silent("-hop-before", "The hop before its own does not hold: whoever verifies would not have passed it on.", envelope(&before))
+	shut := ReportOn(g, spec.S2, Evaluate(g.Limits, events(100), nil), g.WindowAt(t0), t0+9000)
+	shut.Evidence, shut.Claimed = []Artefact{envelope(here), opened}, []Claimed{{spec.LimitEventsIn, 5}}
+	add("silence-that-claims", "A claim without a receipt.", shut)
+
+	found := func(name, about string, sev spec.Severity, evidence ...Artefact) {
+		r := ReportOn(g, sev, Evaluation{}, g.WindowAt(t0), t0+9000)
+		r.Evidence = append(evidence, opened)
+		add(name, about, r)
+	}
+	found("outside-scope", "S3: it delivered what the grant does not cover.", spec.S3, envelope(delivered(g, other, "origin", "subject")))
+	found("inside-scope", "What the grant covers is no offence.", spec.S3, envelope(here))
+	found("outside-scope-foreign", "Somebody else delivered it.", spec.S3, envelope(delivered(g, other, "origin")))
+	found("outside-scope-own", "S3: an event of its own, of a kind that it writes for others.", spec.S3, event(note("subject", 30023)))
+	found("own-record", "What a node publishes of itself lies at many relays and was delivered to nobody.", spec.S3, event(note("subject", 10002)))
+	deep := func(kind nostr.Kind) *Envelope {
+		x := delivered(g, note("author", kind, nostr.Tag{"t", "bristol"}), "origin", "relayer", "second")
+		h := Hop{Node: agent("subject").PubKey(), At: t0 + 3}
+		h.Sig = must(agent("subject").Sign(HopMessage(x.Event.ID, did("second"), h.At)))
+		x.Path = append(x.Path, h)
+		return x
+	}
+	found("hop-limit", "S3: a fourth hop, twice.", spec.S3, envelope(deep(1)), envelope(deep(0)))
+	found("hop-limit-once", "One is a mistake.", spec.S3, envelope(deep(1)))
+	longer := deep(1)
+	longer.Path = append(longer.Path, longer.Path[0])
+	found("hop-limit-twice-the-same", "The same one in two forms is still one.", spec.S3, envelope(deep(1)), envelope(longer))
+	stretch := func(kind nostr.Kind) *Envelope {
+		x := delivered(g, note("author", kind, nostr.Tag{"t", "bristol"}), "subject", "origin", "relayer")
+		x.Path = append(x.Path, Hop{agent("second").PubKey(), t0 + 3, x.Path[0].Sig})
+		return x
+	}
+	found("hop-limit-of-others", "Its hop is the first: what followed is not its work.", spec.S3, envelope(stretch(1)), envelope(stretch(0)))
+	_, chain := chains(g)
+	fork := func(n int64) Artefact {
+		return must(NewArtefact(EvidenceReceipt, must(chain.Next(agent("subject"), events(n), nil, t0)).JSON()))
+	}
+	found("fork", "S4: two receipts that it signed for one place of the chain.", spec.S4, fork(5), fork(6))
+	found("one-receipt", "One receipt forks nothing.", spec.S4, fork(5))
+
+	claim := func(fix func(c *identity.Coverage)) Artefact {
+		c := &identity.Coverage{Subject: agent("subject").PubKey(), At: t0, Shard: "notes", Filter: nostr.Filter{Kinds: []nostr.Kind{1}}, Completeness: identity.Asserted,
+			Fingerprint: "00112233445566778899aabbccddeeff", FingerprintAt: other.CreatedAt + 1, Count: 7}
+		if fix != nil {
+			fix(c)
+		}
+		x := c.Event()
+		if err := identity.SignEvent(agent("subject"), x); err != nil {
+			t.Fatal(err)
+		}
+		return event(must(nostr.ParseEvent(x.JSON())))
+	}
+	found("hole", "S2: an event that lies in a shard that it asserts to hold, and is older than the fingerprint.", spec.S2, claim(nil), event(other))
+	found("hole-best-effort", "Who claims best effort is held to nothing.", spec.S2, claim(func(c *identity.Coverage) { c.Completeness = identity.BestEffort }), event(other))
+	found("hole-elsewhere", "The shard's filter does not cover the event.", spec.S2, claim(nil), event(note("author", 7)))
+	found("hole-later", "The event is younger than the fingerprint.", spec.S2, claim(func(c *identity.Coverage) { c.FingerprintAt = other.CreatedAt - 1 }), event(other))
+	found("hole-before", "The shard begins after the event.", spec.S2, claim(func(c *identity.Coverage) { c.Since = other.CreatedAt + 1 }), event(other))
+	found("hole-after", "The shard ends before the event.", spec.S2, claim(func(c *identity.Coverage) { c.Until = other.CreatedAt - 1 }), event(other))
+	found("hole-no-event", "A claim alone is no hole.", spec.S2, claim(nil))
+	found("hole-no-claim", "An event alone shows nothing about the subject.", spec.S2, event(other))
+	found("hole-graver", "A hole is an S2 and no more.", spec.S3, claim(nil), event(other))
 }
 
 func trustDrafts() []vectors.Draft {
