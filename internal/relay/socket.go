@@ -38,6 +38,7 @@ type socket struct {
 	mu     sync.Mutex // one write at a time
 	closed bool
 
+	reads   sync.Mutex      // held by the Read under way, which a failed Write does not wait for
 	reading context.Context // of the Read under way; its goroutine alone uses it
 	limits  sync.Mutex      // for setting read deadlines
 	cancel  context.CancelFunc
@@ -53,7 +54,7 @@ func newSocket(r *Relay, nc net.Conn, proto string, early []byte) *socket {
 
 func (r *Relay) serveSubprotocol(s *socket, key netip.Addr, serve func(context.Context, Conn)) {
 	defer r.unreserve(key)
-	defer s.in.release()
+	defer s.release()
 	defer s.sever()
 	defer s.cancel()
 	r.attach(s)
@@ -67,6 +68,13 @@ func (s *socket) goodbye()            { s.cancel() }
 func (s *socket) sever()              { _ = s.nc.Close() }
 func (s *socket) Subprotocol() string { return s.proto }
 
+// release gives the buffers back once nobody reads into them; the connection is closed.
+func (s *socket) release() {
+	s.reads.Lock()
+	defer s.reads.Unlock()
+	s.in.release()
+}
+
 func (s *socket) Read(ctx context.Context) ([]byte, error) {
 	stop := context.AfterFunc(ctx, func() {
 		s.limits.Lock()
@@ -74,6 +82,8 @@ func (s *socket) Read(ctx context.Context) ([]byte, error) {
 		_ = s.nc.SetReadDeadline(time.Unix(1, 0))
 	})
 	defer stop()
+	s.reads.Lock()
+	defer s.reads.Unlock()
 	s.reading = ctx
 	for {
 		op, p, err := s.in.next()

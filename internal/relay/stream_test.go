@@ -356,6 +356,32 @@ func TestSubprotocol(t *testing.T) {
 	relaytest.Dial(t, nostrOnly.Addr, "/", "Sec-WebSocket-Protocol: didcomm/v2").Alive()
 }
 
+// TestSubprotocolReadOutlivesItsFunction has the function of a protocol return while half a message is being read, or is about to be: the
+// buffers that it is read into must not be given to another connection.
+func TestSubprotocolReadOutlivesItsFunction(t *testing.T) {
+	ended := make(chan error, 1)
+	r := relaytest.Start(t, memory(t), func(c *relay.Config) {
+		c.Subprotocols = map[string]func(context.Context, relay.Conn){"didcomm/v2": func(ctx context.Context, conn relay.Conn) {
+			if _, err := conn.Read(ctx); err != nil {
+				t.Error(err)
+			}
+			go func() {
+				_, err := conn.Read(context.WithoutCancel(ctx))
+				ended <- err
+			}()
+		}}
+	})
+	for range 50 {
+		c := relaytest.Dial(t, r.Addr, "/", "Sec-WebSocket-Protocol: didcomm/v2")
+		c.Send(strings.Repeat("x", 1<<18))
+		c.Raw([]byte{0x81, 0xff, 0, 0, 0, 0, 0, 4, 0, 0, 1, 2, 3, 4, 5, 6, 7}) // of 262,144 octets the first three
+		if err := <-ended; err == nil {
+			t.Error("half a message was read")
+		}
+		c.AwaitClose()
+	}
+}
+
 // TestLiveSearch delivers to a search only what the search finds (NIP-50).
 func TestLiveSearch(t *testing.T) {
 	c := relaytest.Start(t, memory(t)).Dial(t)
