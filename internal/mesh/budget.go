@@ -72,7 +72,7 @@ func (t *turn) meterIn(p *peer, in Received, m *spec.MessageSpec) (window int64,
 		t.answered(p, in)
 		g, w := p.Held.at(in.Created, t.now)
 		b, known := open(&p.Used, g, w)
-		b.saw(load(m, in.Octets, in.Envelopes, true), g.Limits)
+		b.saw(load(m, in.Octets, in.Envelopes, true), p.heldTo(b))
 		again := !claimed(b) && b.reopen() // an answer begun before the window was settled, and sent after it
 		t.account(p, known && !again)
 		return w.Epoch, ""
@@ -494,8 +494,7 @@ func (t *turn) receiptAck(p *peer, in Received) {
 		return // about an older receipt; the last one goes again in time
 	}
 	b.Acked, b.Doubt, b.Asks = true, false, 0
-	g := p.Held.of(b.Window.Start())
-	if g != nil && b.told(body.Measured, g.Limits) {
+	if len(p.Held) > 0 && b.told(body.Measured, p.heldTo(b)) {
 		t.forget(p, b.Window.Epoch)
 	}
 	over := in.Created >= b.Window.End() && (b.pendingZero() || in.Created >= b.Window.End()+spec.C().Window.SkewSeconds)

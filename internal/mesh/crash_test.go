@@ -168,3 +168,29 @@ func TestASettledWindowIsOpenedAgainDurably(t *testing.T) {
 		t.Errorf("%d duplicates are counted, want the 5 that were told", n)
 	}
 }
+
+// A grant that was lowered by disuse may come in the middle of a window that it binds by its date. What was used before is claimed all the same: the issuer
+// holds a window to the more generous of the two until it knows that we know.
+func TestAGrantThatComesInMidWindowHidesNothing(t *testing.T) {
+	w := newPair(t)
+	w.peering()
+	a, b := w.a(), w.b()
+	p := a.node.peers[b.key]
+	old := *p.Held.current()
+	w.pass(3 * time.Minute)
+	g, v := p.Held.at(w.now.Unix(), w.now.Unix())
+	k := find(&p.Used, g, v)
+	k.send(ledger.Counters{spec.CounterEventsIn: old.Limits[spec.LimitEventsIn]})
+	lower := *g
+	lower.ID[0] ^= 1
+	lower.CreatedAt = v.Start() - spec.C().Window.SkewSeconds
+	lower.Limits = old.Limits.Clone()
+	lower.Limits[spec.LimitEventsIn] -= 100
+	p.Held = p.Held.push(&lower)
+	if got := p.Held.of(v.Start()); got != &lower {
+		t.Fatalf("the window is under %+v", got)
+	}
+	if k.told(ledger.Counters{spec.CounterEventsIn: old.Limits[spec.LimitEventsIn]}, p.heldTo(k)); !k.pendingZero() {
+		t.Errorf("%v stays in doubt, %v is claimed", k.Pending, k.Counters)
+	}
+}

@@ -127,6 +127,20 @@ func (p *peer) allowed(w ledger.Window) ledger.Limits {
 	return out
 }
 
+// heldTo is what the issuer holds a window of ours to, as far as we can know: a grant that we learned of in the middle of the window may bind it by its
+// date, and what we used before that was within those that we knew.
+func (p *peer) heldTo(b *book) ledger.Limits {
+	out := ledger.Limits{}
+	from := max(0, slices.Index(p.Held, p.Held.of(b.Window.Start())))
+	until := max(from, slices.IndexFunc(p.Held, func(g *ledger.Grant) bool { return g.ID == b.Grant }))
+	for _, g := range p.Held[from : until+1] {
+		for n, v := range g.Limits {
+			out[n] = max(out[n], v)
+		}
+	}
+	return out
+}
+
 // WindowClose is the verdict on one window of a grant of ours.
 type WindowClose struct {
 	Window   int64           `json:"window"` // epoch
