@@ -76,7 +76,7 @@ func (t *turn) blobFetching(in BlobFetching) {
 	}
 	b.send(c)
 	again := b.reopen()
-	t.account(p, known && !again)
+	t.used(p, known && !again)
 	t.do(Permit{Window: w.Epoch, Grant: g.ID})
 }
 

@@ -74,7 +74,8 @@ func (t *turn) meterIn(p *peer, in Received, m *spec.MessageSpec) (window int64,
 		b, known := open(&p.Used, g, w)
 		b.saw(load(m, in.Octets, in.Envelopes, true), p.heldTo(b))
 		again := !claimed(b) && b.reopen() // an answer begun before the window was settled, and sent after it
-		t.account(p, known && !again)
+		t.threads[in.Thread].heard = t.now
+		t.used(p, known && !again)
 		return w.Epoch, ""
 	}
 	g, w := p.Issued.at(in.Created, t.now)
@@ -166,7 +167,7 @@ func (t *turn) spend(p *peer, s *session, in Sending, m *spec.MessageSpec) {
 	b.send(c)
 	again := b.reopen()
 	s.flight = append(s.flight, inFlight{in.Type, w.Epoch, c})
-	t.account(p, known && !again)
+	t.used(p, known && !again)
 	t.do(Permit{Window: w.Epoch, Grant: g.ID})
 	t.receiptIfDue(p, g, b)
 }
@@ -222,7 +223,7 @@ func (t *turn) dials(p *peer, g *ledger.Grant, w ledger.Window) {
 	b, known := open(&p.Used, g, w)
 	b.send(oneSession)
 	again := b.reopen()
-	t.account(p, known && !again)
+	t.used(p, known && !again)
 }
 
 // connected counts a session: the dialler is the subject. One that did not show yet that it holds our grant may have dialled to ask for it, or
@@ -558,6 +559,9 @@ func (t *turn) wakeUp() {
 	t.wake = 0
 	t.press()
 	for _, p := range t.sorted() {
+		if p.Live > 0 && p.Stage == active && p.Alive+t.cfg.Window <= t.now {
+			t.used(p, true) // a session lives, though nothing is said
+		}
 		t.receiptsDue(p)
 		t.windowsDue(p)
 		if p.Stands.ZeroUntil > 0 && p.Stands.ZeroUntil <= t.now && p.Stage == active {
@@ -583,6 +587,7 @@ func (t *turn) receiptsDue(p *peer) {
 			// Closed on both ends, or never used: forget it. One that a crash left empty may have been used since it was written, which only
 			// the issuer knows. Not before nothing more can be charged to it, by any clock that is allowed: a book that is opened
 			// anew would begin its chain a second time.
+			p.Forgot = max(p.Forgot, b.Window.Epoch+1)
 			continue
 		case b.Signing || b.Settled || p.Stage != active:
 		case b.unanswered():
@@ -733,6 +738,9 @@ func (t *turn) due(p *peer) (at int64) {
 		}
 	} else if g != nil {
 		earliest(dueAt(g.WindowAt(g.CreatedAt)))
+	}
+	if p.Live > 0 {
+		earliest(p.Alive + t.cfg.Window)
 	}
 	earliest(p.Stands.ZeroUntil)
 	earliest(p.NextSync)

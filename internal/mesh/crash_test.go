@@ -115,7 +115,7 @@ func TestABookThatACrashLeftEmptyIsAskedAbout(t *testing.T) {
 	p := a.node.peers[b.key]
 	g, v := p.Held.at(w.now.Unix(), w.now.Unix())
 	open(&p.Used, g, v)
-	before := books{p.Key, p.Back, p.Measured, p.Used}.encode()
+	before := books{p.Key, p.Back, p.Alive, p.Forgot, p.Measured, p.Used}.encode()
 	w.talk(20)
 	a.journal[booksKey+b.key.String()] = before
 	w.now = time.Unix(v.End()+2*spec.C().Window.SkewSeconds, 0)
@@ -192,5 +192,53 @@ func TestAGrantThatComesInMidWindowHidesNothing(t *testing.T) {
 	}
 	if k.told(ledger.Counters{spec.CounterEventsIn: old.Limits[spec.LimitEventsIn]}, p.heldTo(k)); !k.pendingZero() {
 		t.Errorf("%v stays in doubt, %v is claimed", k.Pending, k.Counters)
+	}
+}
+
+// A deliver is counted when it leaves, by the clock of who sends it: in a window, perhaps, of which nothing else ever reaches the other end. Where the way
+// breaks, or a node crashes, it has to ask about that window too.
+func TestAWindowOfWhichNothingArrivedIsAskedAbout(t *testing.T) {
+	for _, crash := range []bool{false, true} {
+		w := newPair(t)
+		w.peering()
+		a, b := w.a(), w.b()
+		s := w.syncs[len(w.syncs)-1]
+		v := ledger.WindowAt(w.now.Unix(), a.node.peers[b.key].Held.current().Window)
+		w.now = time.Unix(v.End()-3, 0)
+		step := func(from, to *end, typ spec.MessageType, created, envelopes int64, lost bool, body string) {
+			t.Helper()
+			if got := w.step(from, Sending{Peer: to.key, Session: s.Session, Type: typ, Created: created, Octets: 900, Envelopes: envelopes}); len(got) != 1 {
+				t.Fatalf("sending %s: %v", typ, got)
+			}
+			if !lost {
+				w.step(to, Received{From: from.key, Type: typ, Thread: s.Session, Created: created, Octets: 900, Envelopes: envelopes, Body: json.RawMessage(body)})
+			}
+		}
+		at := w.now.Unix()
+		step(a, b, spec.MsgSyncOpen, at, 0, false, `{"shard":"notes","filter":{"kinds":[1]},"mode":"pull","neg":"61"}`)
+		step(b, a, spec.MsgSyncFrame, at, 0, false, `{"neg":"61"}`)
+		step(a, b, spec.MsgSyncWant, at, 0, false, `{"ids":[]}`)
+		step(b, a, spec.MsgSyncDeliver, v.End()+1, 7, true, "") // its clock is ahead
+		w.syncs = nil
+		if crash {
+			w.now = w.now.Add(10 * time.Minute)
+			w.restart(a)
+		} else {
+			w.step(a, SyncEnded{Peer: b.key, Session: s.Session, Code: spec.CodeError})
+		}
+		w.step(b, SyncEnded{Peer: a.key, Session: s.Session, Code: spec.CodeError})
+		w.pass(10 * time.Minute)
+		w.talk(1)
+		w.pass(5 * time.Minute)
+		found := false
+		for _, c := range b.node.Peers(w.now)[0].Windows {
+			if c.Severity != "S0" {
+				t.Errorf("crash %v: window %d is closed with %s: measured %v, claimed %v", crash, c.Window, c.Severity, c.Measured, c.Claimed)
+			}
+			found = found || c.Window == v.Epoch+1 && c.Claimed[spec.CounterEventsIn] == 7
+		}
+		if !found {
+			t.Errorf("crash %v: what was lost is not claimed: %+v", crash, b.node.Peers(w.now)[0].Windows)
+		}
 	}
 }

@@ -59,7 +59,7 @@ func (t *turn) askPeers(in AskPeers) {
 	}
 	b.send(peersQueryCost) // in doubt until the peer says what it counted
 	again := b.reopen()
-	t.account(p, known && !again)
+	t.used(p, known && !again)
 	p.Asking = t.newID()
 	t.do(Send{To: p.Key, Type: spec.MsgPeeringPeersQuery, ID: p.Asking, Body: peersQueryBody{min(max(in.Limit, 1), maxPeersTold)}})
 }

@@ -13,7 +13,7 @@ import (
 // What is written by hand is read back whole.
 func TestAccountsAreReadAsWritten(t *testing.T) {
 	r := &ledger.Receipt{Grant: nostr.ID{2}, Window: 7, Seq: 3, Counters: ledger.Counters{spec.CounterReq: 4}.Clone(), At: 9, Sig: nostr.Sig{5}}
-	k := books{Key: nostr.PubKey{1}, Back: 12,
+	k := books{Key: nostr.PubKey{1}, Back: 12, Alive: 13, Forgot: 14,
 		Measured: []*book{{Window: ledger.Window{Epoch: 7, Length: 60}, Grant: nostr.ID{2}, Counters: ledger.Counters{spec.CounterBytesIn: 1 << 50}, Last: r}},
 		Used: []*book{
 			{Window: ledger.Window{Epoch: 8, Length: 60}, Grant: nostr.ID{3}, Counters: ledger.Counters{}, Pending: ledger.Counters{spec.CounterErrors: 1, spec.CounterReq: 2}, Ahead: ledger.Counters{}},

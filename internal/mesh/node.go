@@ -63,6 +63,7 @@ type Node struct {
 	voices  map[nostr.PubKey]*voice
 	serial  uint64
 	wake    int64 // what the last WakeAt asked for
+	crashed bool  // accounts were taken up from the journal, and no step was made yet
 
 	load   weight
 	shed   shedding
@@ -178,7 +179,8 @@ func (n *Node) restoreBooks(name string, record json.RawMessage) error {
 	if p == nil {
 		return nil // accounts with nobody
 	}
-	p.Back, p.Used = b.Back, b.Used
+	p.Back, p.Alive, p.Forgot, p.Used = b.Back, b.Alive, b.Forgot, b.Used
+	p.Crashed, n.crashed = true, true
 	for _, k := range b.Measured {
 		if k.Window.Epoch >= p.Settled { // a crash may fall between the two records
 			k.Doubt = true
@@ -194,6 +196,9 @@ func (n *Node) restoreBooks(name string, record json.RawMessage) error {
 // Step takes one input and returns what must be done, in order.
 func (n *Node) Step(now time.Time, in Input) []Effect {
 	t := &turn{Node: n, now: now.Unix()}
+	if n.crashed {
+		t.takeUp()
+	}
 	switch in := in.(type) {
 	case Woken:
 		t.wakeUp()
@@ -291,7 +296,7 @@ func (t *turn) save(p *peer, lazy bool) {
 
 // account persists the accounts with a peer. Lazy is for counters, which a crash of the machine may set back a little.
 func (t *turn) account(p *peer, lazy bool) {
-	t.do(Persist{Key: booksKey + p.Key.String(), Record: books{p.Key, p.Back, p.Measured, p.Used}.encode(), Lazy: lazy})
+	t.do(Persist{Key: booksKey + p.Key.String(), Record: books{p.Key, p.Back, p.Alive, p.Forgot, p.Measured, p.Used}.encode(), Lazy: lazy})
 }
 
 func (t *turn) persist(key string, v any, lazy bool) {

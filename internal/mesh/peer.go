@@ -32,6 +32,9 @@ type peer struct {
 	Reported []WindowClose `json:",omitempty"` // the last verdicts, newest last
 	Caps     ledger.Limits `json:",omitempty"` // that the operator set; the arithmetic stays below
 
+	Alive  int64 `json:"-"` // when we last used the peer's grant: what it may have counted since is asked for after a crash
+	Forgot int64 `json:"-"` // windows of Held before this epoch are settled and forgotten, and never opened again
+
 	Cases   docket   `json:"-"` // complaints, ours and the peer's
 	Proofs  []proof  `json:"-"` // the grants of Issued as they were published
 	Samples []sample `json:"-"` // what the peer delivered in windows that it has claimed nothing of
@@ -45,6 +48,8 @@ type peer struct {
 	NextSync int64 `json:",omitempty"` // unix second of the next sync, 0: none planned
 	NextWant int
 	Waiting  bool `json:"-"` // a sync of ours waits for one of the peer's to end
+	Live     int  `json:"-"` // syncs of ours that are live
+	Crashed  bool `json:"-"` // taken up from the journal, and not asked yet about what it may not know
 	Breaks   int  `json:"-"` // syncs of ours in a row that ended by a fault of the way
 
 	// From the descriptor, which is seen anew after a restart.
@@ -67,6 +72,8 @@ type peer struct {
 type books struct {
 	Key      nostr.PubKey
 	Back     int64   `json:",omitempty"`
+	Alive    int64   `json:",omitempty"`
+	Forgot   int64   `json:",omitempty"`
 	Measured []*book `json:",omitempty"`
 	Used     []*book `json:",omitempty"`
 }

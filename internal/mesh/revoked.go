@@ -33,6 +33,7 @@ func (t *turn) revoked(in Revoked) {
 	granted := p.Issued.current()
 	p.Revoked, p.Worst, p.Invitation = true, spec.S4, ""
 	p.Stage, p.Added, p.Described, p.NextSync, p.Waiting = ended, false, false, 0, false
+	p.Live = 0
 	p.Issued, p.Held, p.Wants, p.Terms = nil, nil, nil, nil
 	p.Stands.Tier, p.Stands.Limits = spec.TierRevoked, ledger.Limits{}
 	t.save(p, false)

@@ -72,14 +72,19 @@ func (t *turn) askStanding(in AskStanding) {
 	case !slices.Contains(p.Protocols, spec.PIURIStanding):
 		t.do(Withhold{Code: spec.CodeUnsupportedProtocol})
 	default:
-		t.threads[in.Thread] = &session{peer: p.Key, ours: true, query: true}
+		t.threads[in.Thread] = &session{peer: p.Key, ours: true, query: true, heard: t.now}
 		t.do(Permit{})
 	}
 }
 
 func (t *turn) queryEnded(in QueryEnded) {
-	if s := t.threads[in.Thread]; s != nil && s.query {
-		delete(t.threads, in.Thread)
+	s := t.threads[in.Thread]
+	if s == nil || !s.query {
+		return
+	}
+	delete(t.threads, in.Thread)
+	if p := t.peers[s.peer]; p != nil && s.ours && len(s.flight) > 0 { // an answer that was counted may have been lost
+		t.doubt(p, s.heard)
 	}
 }
 
@@ -92,6 +97,9 @@ func (t *turn) standingMessage(p *peer, in Received, m *spec.MessageSpec) {
 		}
 		if window, code := t.meterIn(p, in, m); code == "" {
 			t.do(Pass{Window: window})
+		}
+		if m.Name == "decline" {
+			t.threads[in.Thread].flight = nil // nothing more will come, and nothing was lost
 		}
 		return
 	}

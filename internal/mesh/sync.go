@@ -77,6 +77,7 @@ type session struct {
 	want  int   // index in the peer's Wants, of one that we began
 	live  bool  // reconciled: what is new goes over it, and it is no longer under way
 	since int64 // when it went live
+	heard int64 // of one that we began: when the other end last showed that it was there
 	query bool  // a question of standing/1.0, and no sync
 
 	flight []inFlight // what we sent and got no answer to, oldest first
@@ -107,7 +108,7 @@ func (t *turn) startIfActive(p *peer) {
 	want := p.Wants[i]
 	p.NextWant = i + 1
 	thread := t.newID()
-	t.threads[thread] = &session{peer: p.Key, ours: true, shard: want.Shard, want: i}
+	t.threads[thread] = &session{peer: p.Key, ours: true, shard: want.Shard, want: i, heard: t.now}
 	for _, b := range p.Used {
 		b.Ahead = nil // what the last session or a crash left unseen will not be seen any more: it must not hide what this one brings
 	}
@@ -223,6 +224,9 @@ func (t *turn) syncLive(in SyncLive) {
 		return
 	}
 	s.live, s.since = true, t.now
+	if s.ours {
+		p.Live++
+	}
 	t.do(Tell{Peer: p.Key, What: "sync-live", Detail: syncDetail(s, SyncEnded{Have: in.Have, Need: in.Need})})
 	if s.ours || p.Waiting {
 		t.startIfActive(p) // the other interests, or ours that waited for this one
@@ -237,6 +241,9 @@ func (t *turn) syncEnded(in SyncEnded) {
 		return
 	}
 	delete(t.threads, in.Session)
+	if s.ours && s.live {
+		p.Live--
+	}
 	t.do(Tell{Peer: p.Key, What: "sync-ended", Code: in.Code, Detail: syncDetail(s, in)})
 	switch {
 	case !s.ours:
@@ -247,7 +254,7 @@ func (t *turn) syncEnded(in SyncEnded) {
 		t.renew(p, s, in.Code)
 	case in.Code == spec.CodeError: // the way broke
 		p.NextWant = s.want
-		t.retrySync(p)
+		t.retrySync(p, s)
 	case in.Code == spec.CodeTooMany || in.Code != "" && t.owes(p, t.now):
 		p.NextWant = s.want
 		p.NextSync, p.Waiting = t.now+busySeconds, true
@@ -270,27 +277,16 @@ func (t *turn) renew(p *peer, s *session, code spec.Code) {
 	case code == spec.CodeOverBudget:
 		p.NextSync = t.now + resyncSeconds
 	default:
-		t.retrySync(p)
+		t.retrySync(p, s)
 	}
 }
 
 // retrySync takes a sync up again that the way broke. What was on its way may have been counted or not, so the other end is asked first: a node
 // that comes back for more with an open account would be held to it.
-func (t *turn) retrySync(p *peer) {
+func (t *turn) retrySync(p *peer, s *session) {
 	p.NextSync = t.now + min(int64(1)<<min(p.Breaks, 10), resyncSeconds)
 	p.Breaks++
-	t.doubt(p)
-}
-
-// doubt asks the other end what it has counted, and spends nothing more before it has said so. A deliver that was lost with its stream is counted at the end
-// that sent it: who does not know of it and spends all that is left goes beyond the limit, and could not own up to that.
-func (t *turn) doubt(p *peer) {
-	for _, b := range p.Used {
-		if !b.Settled {
-			b.Doubt, b.AskAt = true, t.now
-		}
-	}
-	t.receiptsDue(p)
+	t.doubt(p, s.heard)
 }
 
 func syncDetail(s *session, in SyncEnded) string {
