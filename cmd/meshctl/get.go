@@ -55,7 +55,7 @@ func (c *keysCmd) Run(a *app) error {
 	rules := manifest.Rules(c.Kind)
 	return a.print(rules, func(w io.Writer) {
 		for _, r := range rules {
-			fmt.Fprintf(w, "%-8s %-26s %s\n", r.Effect, r.Key, r.Why)
+			fmt.Fprintf(w, "%-11s %-28s %s\n", r.Effect, r.Key, r.Why)
 		}
 	})
 }

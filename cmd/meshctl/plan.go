@@ -41,7 +41,7 @@ func (d *declared) plan(a *app) (p manifest.Plan, err error) {
 type planCmd struct{ declared }
 
 func (planCmd) Help() string {
-	return `Each key that differs is one line: "live" is in force when apply returns and drops no connection; "restart" is written to node.yaml and in force after the next start; "refused" is what this node cannot do, and then apply would change nothing at all. Exits 3 where something is refused.
+	return `Each key that differs is one line: "live" is in force when apply returns and drops no connection; "next-window" is taken up then and binds the peer from the next accounting window; "restart" is written to node.yaml and in force after the next start; "refused" is what this node cannot do, and then apply would change nothing at all. Exits 3 where something is refused.
 
 Examples:
   meshctl plan -f node.yaml --socket /var/lib/meshnode/control.sock
@@ -73,9 +73,9 @@ func tell(w io.Writer, p *manifest.Plan) {
 		if effect == "" {
 			effect = "-"
 		}
-		fmt.Fprintf(w, "%-7s  %-6s  %s%s\n", effect, c.Action, at, arrow(c))
+		fmt.Fprintf(w, "%-11s  %-6s  %s%s\n", effect, c.Action, at, arrow(c))
 		if c.Why != "" {
-			fmt.Fprintf(w, "                   %s\n", c.Why)
+			fmt.Fprintf(w, "                       %s\n", c.Why)
 		}
 	}
 	passed := 0
@@ -226,7 +226,7 @@ func (c *applyCmd) once(a *app, always bool) error {
 			if ch.Key != "" {
 				at += " " + ch.Key
 			}
-			word := map[manifest.Effect]string{manifest.Live: "applied", manifest.Restart: "needs restart", manifest.Refused: "refused"}[ch.Effect]
+			word := map[manifest.Effect]string{manifest.Live: "applied", manifest.NextWindow: "next window", manifest.Restart: "needs restart", manifest.Refused: "refused"}[ch.Effect]
 			fmt.Fprintf(w, "%-13s  %-6s  %s%s\n", or(word, "left alone"), ch.Action, at, arrow(ch))
 		}
 		if done.Done == 0 {

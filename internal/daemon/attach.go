@@ -13,7 +13,7 @@ import (
 
 // attach makes the relay of spec.attach the store, with the store of the node directory beside it for what is the node's own.
 func (n *node) attach() error {
-	relay := n.cfg.Spec.Attach.Relay
+	relay := n.cfg().Spec.Attach.Relay
 	if relay == "" {
 		return nil
 	}
@@ -23,7 +23,7 @@ func (n *node) attach() error {
 		return fmt.Errorf("spec.attach.relay is %q, which is this node's own face: name the relay that holds the events", relay)
 	}
 	dial := gateway.Options{Key: n.secret, Log: n.log}
-	if p := n.cfg.Spec.Proxy; p != "" {
+	if p := n.cfg().Spec.Proxy; p != "" {
 		u, err := url.Parse(p)
 		if err != nil {
 			return fmt.Errorf("spec.proxy: %w", err)

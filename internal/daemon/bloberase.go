@@ -33,7 +33,7 @@ func (n *node) followErasures(ctx context.Context) {
 	}
 	feed := n.relay.Follow([]nostr.Filter{{Kinds: []nostr.Kind{5, 62}}}, blobFollow)
 	defer feed.Close()
-	rules := store.Rules{OwnURLs: append([]string{n.url}, n.cfg.Spec.Relay.PublicURLs...)}
+	rules := store.Rules{OwnURLs: append([]string{n.url}, n.cfg().Spec.Relay.PublicURLs...)}
 	for {
 		select {
 		case <-ctx.Done():
@@ -64,7 +64,7 @@ func (n *node) releaseBlobs(ctx context.Context, e *nostr.Event, reason string) 
 	for _, m := range owned {
 		if reason == blobDeleted {
 			// Blobs that need no event may never have had one.
-			if n.cfg.Spec.Blobs.WithoutEvent {
+			if n.cfg().Spec.Blobs.WithoutEvent {
 				return nil
 			}
 			named, err := n.blobHasEvent(ctx, m.Hash, e.PubKey)

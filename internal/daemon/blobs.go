@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"fleetmesh.org/fleetmesh/internal/blossom"
@@ -97,6 +98,7 @@ type blobFace struct {
 	flows map[nostr.PubKey]*BlobFlow
 
 	answers *blobAnswers
+	upload  atomic.Pointer[func(context.Context, *blossom.Request) *blossom.Refusal] // who may, by the rules of the relay face
 }
 
 // BlobFlow is octets of blobs by the key that caused them, since the node started; the empty key is everybody without a token.
@@ -108,7 +110,7 @@ type BlobFlow struct {
 
 // blobDir is the directory of a node's blobs.
 func (n *node) blobDir() string {
-	path := cmp.Or(n.cfg.Spec.Blobs.Path, "blobs")
+	path := cmp.Or(n.cfg().Spec.Blobs.Path, "blobs")
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(string(n.opt.Dir), path)
 	}
@@ -117,7 +119,7 @@ func (n *node) blobDir() string {
 
 // openBlobs opens the store of a node's blobs.
 func (n *node) openBlobs(ctx context.Context) (*blossom.Disk, error) {
-	c, path := &n.cfg.Spec.Blobs, n.blobDir()
+	c, path := &n.cfg().Spec.Blobs, n.blobDir()
 	if c.S3 == nil {
 		return blossom.OpenDisk(path, c.MaxBytes, n.log)
 	}
@@ -133,7 +135,7 @@ func (n *node) openBlobs(ctx context.Context) (*blossom.Disk, error) {
 
 // mount puts the face in front of the relay's, for the paths that are its own.
 func (b *blobFace) mount(ctx context.Context, n *node) (http.Handler, error) {
-	if !n.cfg.Spec.Blobs.Enabled {
+	if !n.cfg().Spec.Blobs.Enabled {
 		return n.relay, nil
 	}
 	disk, err := n.openBlobs(ctx)
@@ -158,7 +160,7 @@ func (b *blobFace) mount(ctx context.Context, n *node) (http.Handler, error) {
 }
 
 func (b *blobFace) config(n *node) (blossom.Config, error) {
-	c := &n.cfg.Spec.Blobs
+	c := &n.cfg().Spec.Blobs
 	cfg := blossom.Config{
 		Store: b.store, MaxBlob: c.MaxBlobBytes, List: blossom.ListMode(c.List), PrivateGet: c.PrivateGet,
 		PublicURL: c.PublicURL, Signer: n.agent, Log: n.log, Meter: b.meter,
@@ -166,7 +168,7 @@ func (b *blobFace) config(n *node) (blossom.Config, error) {
 	if p, err := url.Parse(n.url); err == nil {
 		cfg.Hosts = append(cfg.Hosts, p.Host)
 	}
-	for _, u := range n.cfg.Spec.Relay.PublicURLs {
+	for _, u := range n.cfg().Spec.Relay.PublicURLs {
 		if p, err := url.Parse(u); err == nil {
 			cfg.Hosts = append(cfg.Hosts, p.Host)
 			if cfg.PublicURL == "" {
@@ -191,14 +193,22 @@ func (b *blobFace) config(n *node) (blossom.Config, error) {
 	if !slices.Contains(c.Off, "mirror") {
 		cfg.Fetch = b.fetch
 	}
-	upload, err := uploaders(&n.cfg.Spec.Relay)
 	cfg.Admit = func(ctx context.Context, r *blossom.Request) *blossom.Refusal {
 		if no := n.chargeBlob(r); no != nil {
 			return no
 		}
-		return upload(ctx, r)
+		return (*b.upload.Load())(ctx, r)
 	}
-	return cfg, err
+	return cfg, b.setRules(&n.cfg().Spec.Relay)
+}
+
+// setRules changes who may upload from now on.
+func (b *blobFace) setRules(c *RelaySpec) error {
+	may, err := uploaders(c)
+	if err == nil {
+		b.upload.Store(&may)
+	}
+	return err
 }
 
 // uploaders lets the keys upload that may publish events here.

@@ -149,7 +149,8 @@ func TestBlobsGoWithTheirEvents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &node{store: store.NewMemory(), log: slog.New(slog.DiscardHandler), cfg: DefaultConfig("127.0.0.1:0")}
+	n := &node{store: store.NewMemory(), log: slog.New(slog.DiscardHandler)}
+	n.conf.Store(DefaultConfig("127.0.0.1:0"))
 	n.blobs.store, n.blobs.answers = blossom.NewMemory(0), newBlobAnswers(t.TempDir())
 	if n.blobs.server, err = blossom.New(blossom.Config{Store: n.blobs.store, Signer: agent}); err != nil {
 		t.Fatal(err)

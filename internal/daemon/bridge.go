@@ -212,9 +212,9 @@ func (n *node) bridgeJob() (j *bridgeJob, stop func()) {
 			}
 		}
 	}()
-	urls := append([]string{n.url}, n.cfg.Spec.Relay.PublicURLs...)
+	urls := append([]string{n.url}, n.cfg().Spec.Relay.PublicURLs...)
 	j = &bridgeJob{
-		dir: n.opt.Dir, cfg: n.cfg, seams: n.seams, trail: n.trail, key: n.secret, log: n.log,
+		dir: n.opt.Dir, cfg: n.cfg(), seams: n.seams, trail: n.trail, key: n.secret, log: n.log,
 		local: bridge.Local{Store: n.store, Sink: n.relay.Sink(policy.FromStream), Bell: bell, URLs: urls},
 	}
 	return j, func() {

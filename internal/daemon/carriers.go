@@ -2,12 +2,8 @@ package daemon
 
 import (
 	"cmp"
-	"context"
-	"errors"
-	"fmt"
-	"net/url"
-	"path/filepath"
 	"slices"
+	"strings"
 
 	"fleetmesh.org/fleetmesh/internal/didcomm/mediate"
 	"fleetmesh.org/fleetmesh/internal/host"
@@ -29,7 +25,7 @@ func (f *federation) carriers() []transport.Transport {
 // way, and a Unix socket is a path on this machine that somebody else's descriptor names: both are used only by a node that has such a door.
 func (f *federation) ladderSide() []transport.Endpoint {
 	best := map[string]int{}
-	for _, e := range doors(&f.n.cfg.Spec, f.n.url) {
+	for _, e := range doors(&f.n.cfg().Spec, f.n.url) {
 		if p, ok := best[e.Scheme]; !ok || e.Preference < p {
 			best[e.Scheme] = e.Preference
 		}
@@ -51,64 +47,19 @@ func (f *federation) ladderSide() []transport.Endpoint {
 	return out
 }
 
-// mount puts the doors that are HTTP paths on the relay face's server.
-func (f *federation) mount(r *relay.Relay) error {
-	mounted := map[string]bool{}
-	for _, e := range f.n.cfg.Spec.Endpoints {
-		if e.Transport != f.https.Scheme() {
-			continue
-		}
-		u, err := url.Parse(e.Address)
-		if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.Path == "" || u.Path == "/" {
-			return fmt.Errorf("spec.endpoints has the https address %q, want one with a path, such as https://relay.example.org/didcomm", e.Address)
-		}
-		if !mounted[u.Path] {
-			mounted[u.Path] = true
-			r.Handle(u.Path, f.https)
+// mount puts the doors that are HTTP paths on the relay face's server, before federation is up: a peer that comes too early is told so.
+func (f *federation) mount(r *relay.Relay) {
+	for _, e := range f.n.cfg().Spec.Endpoints {
+		if e.Transport == f.https.Scheme() {
+			_, path, _ := strings.Cut(gateKey(&e), " ")
+			r.Handle(path, f.https)
 		}
 	}
-	return nil
-}
-
-// listen opens the doors beside the relay face.
-func (f *federation) listen(ctx context.Context, h *host.Host) error {
-	var errs []error
-	posts := false
-	for _, e := range f.n.cfg.Spec.Endpoints {
-		var l transport.Listener
-		var err error
-		switch e.Transport {
-		case "unix":
-			path := e.Address
-			if !filepath.IsAbs(path) {
-				errs = append(errs, fmt.Errorf("spec.endpoints has the unix address %q, want an absolute path", path))
-				continue
-			}
-			l, err = transport.Unix{}.Listen(ctx, transport.Endpoint{Scheme: e.Transport, Address: path})
-		case "https":
-			if posts {
-				continue
-			}
-			posts = true
-			l, err = f.https.Listen(ctx, transport.Endpoint{Scheme: e.Transport, Address: e.Address})
-		default:
-			continue
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("open the endpoint %s: %w", e.Address, err))
-			continue
-		}
-		f.work.Go(func() {
-			h.Serve(l)
-			l.Close()
-		})
-	}
-	return errors.Join(errs...)
 }
 
 // mediation sets what the host does for leaves, or as one.
 func (f *federation) mediation(c *host.Config) error {
-	s := &f.n.cfg.Spec
+	s := &f.n.cfg().Spec
 	if s.Class == string(spec.ClassAnchor) && slices.Contains(s.Capabilities, "mediator") {
 		lim := mediate.DefaultLimits()
 		c.Mediator = &lim

@@ -38,6 +38,14 @@ func (f *Federation) checkConduct() (errs []error) {
 	if !slices.Contains([]string{"", string(mesh.StandingNone), string(mesh.StandingThreshold), string(mesh.StandingOwn)}, f.Standing) {
 		errs = append(errs, fmt.Errorf("spec.federation.standing is %q, want none, threshold or own", f.Standing))
 	}
+	if _, err := f.Grants.terms(); err != nil {
+		errs = append(errs, err)
+	}
+	if f.Grants.Scope.Pull != nil {
+		if _, err := scopeFilter(f.Grants.Scope.Pull); err != nil {
+			errs = append(errs, fmt.Errorf("spec.federation.grants.scope.pull: %w", err))
+		}
+	}
 	for n, v := range f.Capacity {
 		if !slices.Contains(spec.C().Counters, n) {
 			errs = append(errs, fmt.Errorf("spec.federation.capacity names %q, which is no counter: those are %v", n, spec.C().Counters))
@@ -78,7 +86,7 @@ func (f *federation) shed(rungs []strain.Rung) {
 	changed := narrow != f.narrowed
 	f.narrowed = narrow
 	f.mu.Unlock()
-	if changed && len(f.n.cfg.Spec.Shards) > 0 {
+	if changed && len(f.n.cfg().Spec.Shards) > 0 {
 		f.work.Go(func() {
 			if _, err := f.coverNow(context.Background()); err != nil {
 				f.n.log.Warn("claim coverage", "err", err)
@@ -98,7 +106,7 @@ const readEvery = 5 * time.Minute
 
 // readReports reads reports of others as long as the node runs: those that the store holds, those that come in, and those on the faces of peers.
 func (f *federation) readReports(ctx context.Context, h *host.Host) {
-	mode := f.n.cfg.Spec.Federation.retention()
+	mode := f.n.cfg().Spec.Federation.retention()
 	if mode == reportsNone {
 		return
 	}
@@ -344,7 +352,7 @@ func (n *node) carried(ctx context.Context, _ none) (l Load, err error) {
 		return l, err
 	}
 	capacity, record := h.Load()
-	l = Load{Capacity: capacity, Strain: record.Tallies(), Breadth: record.Breadth().FloatString(2), WindowSeconds: n.cfg.Spec.Federation.WindowSeconds}
+	l = Load{Capacity: capacity, Strain: record.Tallies(), Breadth: record.Breadth().FloatString(2), WindowSeconds: n.cfg().Spec.Federation.WindowSeconds}
 	if l.WindowSeconds == 0 {
 		l.WindowSeconds = spec.C().Window.DefaultSeconds
 	}

@@ -51,6 +51,7 @@ type Spec struct {
 	Attach       AttachSpec     `yaml:"attach,omitempty"`
 	Blobs        BlobsSpec      `yaml:"blobs,omitempty"`
 	Page         PageSpec       `yaml:"page,omitempty"`
+	Metrics      MetricsSpec    `yaml:"metrics,omitempty"` // who reads the counters
 	Federation   Federation     `yaml:"federation"`
 	Capabilities []string       `yaml:"capabilities,omitempty"`
 
@@ -152,6 +153,7 @@ type Federation struct {
 	// Capacity is what all peers together may use in a window, by counter; none: nothing is shed.
 	Capacity map[spec.Counter]int64 `yaml:"capacity,omitempty"`
 	Shadow   bool                   `yaml:"shadow,omitempty"` // judge peers, and let no verdict cost anything
+	Grants   GrantTerms             `yaml:"grants,omitempty"` // what new grants say
 }
 
 const (
@@ -247,6 +249,7 @@ func (c *Config) check() error {
 	errs = append(errs, s.Relay.check()...)
 	errs = append(errs, s.Blobs.check()...)
 	errs = append(errs, s.Page.check()...)
+	errs = append(errs, s.Metrics.check()...)
 	return errors.Join(errs...)
 }
 
@@ -272,6 +275,9 @@ func (s *Spec) checkIdentity() (errs []error) {
 	for _, e := range s.Endpoints {
 		if e.Transport == "" || e.Address == "" || e.Priority < 0 || e.Priority > 1_000_000 {
 			bad("spec.endpoints has %+v, want a transport, an address and a priority of 0 to 1000000", e)
+		}
+		if err := checkGate(&e); err != nil {
+			errs = append(errs, err)
 		}
 		if e.Transport == "wss" {
 			hasWSS = true

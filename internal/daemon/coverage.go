@@ -86,10 +86,11 @@ func (f *federation) coverNow(ctx context.Context) ([]Claim, error) {
 	f.covering.Lock()
 	defer f.covering.Unlock()
 	claims := []Claim{}
-	for i := range f.n.cfg.Spec.Shards {
-		c, err := f.claim(ctx, h, &f.n.cfg.Spec.Shards[i])
+	shards := f.n.cfg().Spec.Shards
+	for i := range shards {
+		c, err := f.claim(ctx, h, &shards[i])
 		if err != nil {
-			return claims, fmt.Errorf("claim shard %q: %w", f.n.cfg.Spec.Shards[i].Name, err)
+			return claims, fmt.Errorf("claim shard %q: %w", shards[i].Name, err)
 		}
 		if c.Event == (nostr.ID{}) {
 			continue // not claimed while the node is pressed
@@ -134,7 +135,7 @@ func (f *federation) claim(ctx context.Context, h *host.Host, s *ShardSpec) (c C
 			c.MeshOnly++
 		}
 	}
-	class := spec.Class(f.n.cfg.Spec.Class)
+	class := spec.Class(f.n.cfg().Spec.Class)
 	if err := identity.MayClaim(class, c.Wanted, c.MeshOnly > 0); err != nil {
 		if identity.CodeOf(err) != identity.MeshOnly {
 			return c, err
@@ -205,7 +206,7 @@ func (f *federation) withdraw(ctx context.Context, claims []Claim) error {
 
 // coverage is coverage.take.
 func (n *node) coverage(ctx context.Context, _ none) ([]Claim, error) {
-	if n.cfg.Spec.Class == string(spec.ClassLeaf) {
+	if n.cfg().Spec.Class == string(spec.ClassLeaf) {
 		return nil, control.BadParams("a leaf claims no coverage")
 	}
 	if _, err := n.fed.get(ctx); err != nil {

@@ -132,7 +132,7 @@ func (f *federation) describe(ctx context.Context, now int64) (*identity.Descrip
 	if err != nil {
 		return nil, err
 	}
-	return describe(f.n.opt.Dir, f.n.cfg, facts{self: f.n.agent.PubKey(), nips: f.n.relay.SupportedNIPs(), face: f.n.url, coverage: coverage, build: f.n.opt.Build}, now)
+	return describe(f.n.opt.Dir, f.n.cfg(), facts{self: f.n.agent.PubKey(), nips: f.n.relay.SupportedNIPs(), face: f.n.url, coverage: coverage, build: f.n.opt.Build}, now)
 }
 
 // ownDescriptor returns the descriptor that is published already, if it still says what the configuration says and is not due for a new one, or
@@ -231,6 +231,7 @@ func (f *federation) renewNow(ctx context.Context) error {
 		return nil
 	}
 	if h := f.running(); h != nil {
+		h.Govern(f.govern()) // proposals name the descriptor
 		h.Announce()
 	}
 	return f.project(ctx)

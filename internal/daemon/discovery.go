@@ -32,13 +32,13 @@ func (f *federation) places(ctx context.Context) (out []place) {
 			out = append(out, place{u, from + " " + u})
 		}
 	}
-	for _, u := range f.n.cfg.Spec.Relays {
+	for _, u := range f.n.cfg().Spec.Relays {
 		add(u, "relay")
 	}
 	for _, s := range f.n.seeds {
 		add(s.Relay, "bootstrap")
 	}
-	names := f.n.cfg.Spec.Federation.DNSSeeds
+	names := f.n.cfg().Spec.Federation.DNSSeeds
 	if f.n.opt.Bootstrap != nil || len(names) == 0 {
 		return out
 	}
@@ -245,7 +245,7 @@ func (f *federation) follow(d *identity.Descriptor, e *nostr.Event) error {
 	if slices.ContainsFunc(peers, func(p mesh.Peer) bool { return p.Key == d.Subject }) {
 		return h.Learn(e)
 	}
-	want := f.n.cfg.Spec.Federation.SeekPeers
+	want := f.n.cfg().Spec.Federation.SeekPeers
 	standing := 0
 	for _, p := range peers {
 		if p.Stage != "refused" && p.Stage != "ended" {

@@ -17,10 +17,10 @@ import (
 
 // checkProxy connects to the proxy, if there is one.
 func (f *federation) checkProxy(ctx context.Context) *ProxyCheck {
-	if f.n.cfg.Spec.Proxy == "" {
+	if f.n.cfg().Spec.Proxy == "" {
 		return nil
 	}
-	u, err := url.Parse(f.n.cfg.Spec.Proxy)
+	u, err := url.Parse(f.n.cfg().Spec.Proxy)
 	if err != nil {
 		return &ProxyCheck{Error: "spec.proxy is not a URL", Help: "write it as socks5://127.0.0.1:9050"}
 	}
@@ -37,9 +37,9 @@ func (f *federation) checkProxy(ctx context.Context) *ProxyCheck {
 // checkDoors dials what this node advertises, from this machine.
 func (f *federation) checkDoors(ctx context.Context) []DoorCheck {
 	out := []DoorCheck{}
-	for _, e := range doors(&f.n.cfg.Spec, f.n.url) {
+	for _, e := range doors(&f.n.cfg().Spec, f.n.url) {
 		d := DoorCheck{Scheme: e.Scheme, Address: e.Address}
-		if f.net.Proxied() && e.Scheme != "unix" && len(host.Unusable(doors(&f.n.cfg.Spec, f.n.url))) > 0 {
+		if f.net.Proxied() && e.Scheme != "unix" && len(host.Unusable(doors(&f.n.cfg().Spec, f.n.url))) > 0 {
 			d.Help = "not dialled: everything goes through the proxy, which does not reach this machine's own addresses"
 			out = append(out, d)
 			continue
@@ -106,7 +106,7 @@ func (f *federation) checkClock(ctx context.Context, peers []host.PeerHealth) Cl
 			}
 		}
 	}
-	urls = append(urls, f.n.cfg.Spec.Relays...)
+	urls = append(urls, f.n.cfg().Spec.Relays...)
 	var offsets []float64
 	for _, u := range urls[:min(len(urls), examinedAtOnce)] {
 		if off, err := f.clockOf(ctx, u); err == nil {

@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"crypto/ecdh"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -39,9 +38,15 @@ type federation struct {
 	invites  *invitations
 	resolver *resolver
 	outbox   *outbox
-	renew    chan struct{} // asks for a look at the descriptor
-	renewing sync.Mutex    // one look at a time
-	covering sync.Mutex    // one measure of the shards at a time
+	renew    chan struct{}   // asks for a look at the descriptor
+	life     context.Context // ends when federation does
+
+	gating   sync.Mutex
+	gates    map[string]*gate              // that are open
+	posts    transport.Listener            // of those that are paths of the relay face, nil before the first
+	wrapped  map[string]context.CancelFunc // ends listening for gift wraps, by relay
+	renewing sync.Mutex                    // one look at a time
+	covering sync.Mutex                    // one measure of the shards at a time
 
 	mu         sync.Mutex
 	host       *host.Host
@@ -56,7 +61,7 @@ type federation struct {
 }
 
 func newFederation(n *node) (*federation, error) {
-	network, err := transport.NewNetwork(n.cfg.Spec.Proxy, nil)
+	network, err := transport.NewNetwork(n.cfg().Spec.Proxy, nil)
 	if err != nil {
 		return nil, fmt.Errorf("set up the network for peers: %w", err)
 	}
@@ -67,6 +72,7 @@ func newFederation(n *node) (*federation, error) {
 	f := &federation{
 		n: n, wss: transport.NewWSS(network), https: transport.NewHTTPS(network), wraps: wraps, net: network, ready: make(chan struct{}),
 		resolver: newResolver(), outbox: newOutbox(), renew: make(chan struct{}, 1),
+		gates: map[string]*gate{}, wrapped: map[string]context.CancelFunc{},
 	}
 	if f.known, err = openKnown(n.opt.Dir.known(), n.log); err != nil {
 		return nil, err
@@ -89,6 +95,7 @@ func (f *federation) subprotocols() map[string]func(context.Context, relay.Conn)
 // start brings federation up in the background.
 func (f *federation) start(ctx context.Context) error {
 	ctx, f.stops = context.WithCancel(ctx)
+	f.life = ctx
 	f.work.Go(func() {
 		h, err := f.bringUp(ctx)
 		f.mu.Lock()
@@ -154,7 +161,7 @@ func (f *federation) bringUp(ctx context.Context) (*host.Host, error) {
 	f.mu.Unlock()
 	h.Start(l)
 	f.work.Go(func() { f.passOn(ctx, h) })
-	if err := f.listen(ctx, h); err != nil {
+	if err := f.openGates(h, f.n.cfg().Spec.Endpoints); err != nil {
 		f.n.log.Error("a door for peers stays shut", "err", err) // the others are open
 	}
 	return h, nil
@@ -240,7 +247,7 @@ func (f *federation) own() *nostr.Event {
 }
 
 func (f *federation) config(d *nostr.Event, agreement *ecdh.PrivateKey) host.Config {
-	n, c := f.n, &f.n.cfg.Spec
+	n, c, g := f.n, &f.n.cfg().Spec, f.govern()
 	hide := append(append([]nostr.Kind(nil), policy.PrivateKinds...), spec.C().Boundary.NeverKinds...)
 	return host.Config{
 		Agent: n.agent, Agreement: agreement, Dir: filepath.Dir(n.opt.Dir.Journal()), Store: n.store, View: store.View{Hide: hide},
@@ -249,7 +256,7 @@ func (f *federation) config(d *nostr.Event, agreement *ecdh.PrivateKey) host.Con
 		Transports: f.carriers(), Ours: f.ladderSide(), Log: n.log,
 		Mesh: mesh.Config{
 			Self: n.agent.PubKey(), Class: spec.Class(c.Class), Digest: spec.DigestHex(), Protocols: protocols(), Descriptor: d.ID,
-			Enrolment: mesh.Enrolment(c.Federation.Enrolment), PoWBits: f.bits(), Window: c.Federation.WindowSeconds, Standing: c.Federation.standing(), Capacity: c.Federation.Capacity, Shadow: c.Federation.Shadow, Serve: []json.RawMessage{json.RawMessage(`{}`)},
+			Enrolment: g.Enrolment, PoWBits: g.PoWBits, Window: c.Federation.WindowSeconds, Standing: g.Standing, Capacity: c.Federation.Capacity, Shadow: g.Shadow, Serve: g.Serve, Terms: g.Terms,
 		},
 	}
 }
@@ -259,7 +266,7 @@ func protocols() []string {
 }
 
 func (f *federation) bits() int {
-	if b := f.n.cfg.Spec.Federation.DescriptorPoW; b != 0 {
+	if b := f.n.cfg().Spec.Federation.DescriptorPoW; b != 0 {
 		return b
 	}
 	return spec.C().PoW.DefaultBits

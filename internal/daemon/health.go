@@ -23,14 +23,14 @@ func (n *node) health(ctx context.Context, p monitor.Params) (monitor.Facts, err
 	now := time.Now()
 	counts, limits := n.relay.Metrics(), n.relay.Limits()
 	f := monitor.Facts{
-		At: now.Unix(), DID: identity.FormatDID(n.agent.PubKey()), Class: n.cfg.Spec.Class, Build: n.opt.Build,
+		At: now.Unix(), DID: identity.FormatDID(n.agent.PubKey()), Class: n.cfg().Spec.Class, Build: n.opt.Build,
 		Uptime: int64(now.Sub(n.started).Seconds()), Relay: n.url,
 		Face: monitor.Face{
 			Open: counts.Open, MaxConnections: int64(max(0, limits.MaxConnections)), Subscriptions: counts.Subscriptions, Owed: counts.Owed,
 			Shed: counts.Shed, Refused: counts.Refused,
 		},
-		Disk:  monitor.DiskOf(n.opt.Dir.Store(n.cfg)),
-		Clock: monitor.Clock{Disciplined: monitor.Disciplined(), Ahead: newestFile(n.opt.Dir, n.cfg, now)},
+		Disk:  monitor.DiskOf(n.opt.Dir.Store(n.cfg())),
+		Clock: monitor.Clock{Disciplined: monitor.Disciplined(), Ahead: newestFile(n.opt.Dir, n.cfg(), now)},
 		Files: openFiles(), Memory: memory(), Peers: []monitor.Peer{}, Pending: n.live.waiting(),
 	}
 	f.Store = n.storeFacts(ctx, p.Recount, now.Unix())
@@ -158,7 +158,7 @@ func (n *node) storeFacts(ctx context.Context, recount int, now int64) monitor.S
 	if err != nil {
 		return monitor.Store{Broken: err.Error()}
 	}
-	out := monitor.Store{Events: stats.Events, Bytes: stats.Bytes, Max: n.cfg.Spec.Storage.MaxBytes, Dead: stats.DeadBytes, Damaged: stats.Damaged}
+	out := monitor.Store{Events: stats.Events, Bytes: stats.Bytes, Max: n.cfg().Spec.Storage.MaxBytes, Dead: stats.DeadBytes, Damaged: stats.Damaged}
 	if recount != 0 {
 		r, err := recountStore(ctx, n.store, recount, now)
 		if err != nil {

@@ -196,12 +196,12 @@ func (n *node) inviteCreate(_ context.Context, p InviteParams) (i Invitation, er
 
 // meetingPoints are where whoever is invited finds this node's descriptor: its doors, then its relays.
 func (n *node) meetingPoints() (urls []string) {
-	for _, e := range doors(&n.cfg.Spec, n.url) {
+	for _, e := range doors(&n.cfg().Spec, n.url) {
 		if e.Scheme == "wss" {
 			urls = append(urls, e.Address)
 		}
 	}
-	urls = append(urls, n.cfg.Spec.Relays...)
+	urls = append(urls, n.cfg().Spec.Relays...)
 	return urls[:min(len(urls), 4)] // a QR code holds little
 }
 

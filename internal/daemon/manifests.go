@@ -8,10 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
 	"fleetmesh.org/fleetmesh/internal/control"
+	"fleetmesh.org/fleetmesh/internal/host"
 	"fleetmesh.org/fleetmesh/internal/identity"
 	"fleetmesh.org/fleetmesh/internal/manifest"
 	"fleetmesh.org/fleetmesh/internal/mesh"
@@ -25,19 +27,24 @@ type manifests struct {
 	n     *node
 	rules *liveRules
 
-	mu      sync.Mutex     // one plan or apply at a time
-	inForce map[string]any // the configuration that the parts run with, as manifest.Normal writes it
-	written []byte         // node.yaml as it was when an apply began, to the octet
+	mu          sync.Mutex     // one plan or apply at a time
+	inForce     map[string]any // the configuration that the parts run with, as manifest.Normal writes it
+	interrupted *intention     // what a process before this one left half done, nil: nothing
+	written     []byte         // node.yaml as it was when an apply began, to the octet
 }
 
 // newManifests puts the face's policy behind rules that may change later.
 func newManifests(n *node, face *relay.Config) (*manifests, error) {
-	inForce, err := manifest.Normal(n.cfg.YAML())
+	inForce, err := manifest.Normal(n.cfg().YAML())
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration in force: %w", err)
 	}
 	chain, _ := face.Policy.(policy.Chain)
-	m := &manifests{n: n, rules: newLiveRules(chain), inForce: inForce}
+	left, err := n.opt.Dir.interrupted()
+	if err != nil {
+		return nil, err
+	}
+	m := &manifests{n: n, rules: newLiveRules(chain), inForce: inForce, interrupted: left}
 	face.Policy = m.rules.policies()
 	return m, nil
 }
@@ -92,7 +99,7 @@ func (m *manifests) running(ctx context.Context) (*manifest.Running, error) {
 		return nil, err
 	}
 	r := &manifest.Running{
-		DID: identity.FormatDID(m.n.agent.PubKey()), Hash: manifest.HashOf(applied), Config: config, Applied: applied,
+		DID: identity.FormatDID(m.n.agent.PubKey()), At: host.Now().Unix(), InForce: m.inForce, Hash: manifest.HashOf(applied), Config: config, Applied: applied,
 		Peers: []manifest.RunningPeer{}, Schemes: []string{},
 	}
 	if r.Applied == nil {
@@ -118,6 +125,12 @@ func (m *manifests) running(ctx context.Context) (*manifest.Running, error) {
 
 func runningPeer(p *mesh.Peer) manifest.RunningPeer {
 	out := manifest.RunningPeer{DID: identity.FormatDID(p.Key), Stage: p.Stage, Tier: string(p.Tier), Wants: []manifest.Want{}, Shadow: p.Shadow != nil && !p.Shadow.Whole}
+	for name, v := range p.Caps {
+		if out.Budget == nil {
+			out.Budget = map[string]int64{}
+		}
+		out.Budget[string(name)] = v
+	}
 	for _, w := range p.Wants {
 		out.Wants = append(out.Wants, manifest.Want{Shard: w.Shard, Filter: w.Filter, Mode: w.Mode})
 	}
@@ -152,6 +165,7 @@ func (m *manifests) plan(ctx context.Context, p manifest.Params) (*manifest.Plan
 func (m *manifests) apply(ctx context.Context, p manifest.Params) (*manifest.Applied, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.rollBackFirst(ctx)
 	plan, run, err := m.plan(ctx, p)
 	if err != nil {
 		return nil, err
@@ -162,18 +176,22 @@ func (m *manifests) apply(ctx context.Context, p manifest.Params) (*manifest.App
 	if plan.Refused {
 		return nil, plan.RefusedError()
 	}
+	if len(plan.Steps) == 0 {
+		return &manifest.Applied{Plan: *plan}, nil
+	}
 	if m.written, err = os.ReadFile(m.n.opt.Dir.Config()); err != nil {
 		return nil, fmt.Errorf("read the configuration: %w", err)
 	}
+	if err := m.n.opt.Dir.intend(&intention{Steps: plan.Steps, Written: m.written}); err != nil {
+		return nil, err
+	}
 	// What began is ended or undone even if the caller goes away meanwhile.
 	work := context.WithoutCancel(ctx)
-	before := m.inForce
 	err = manifest.Run(plan.Steps, func(op manifest.Op) error { return m.perform(work, op, run) })
 	if err != nil {
-		m.inForce = before
-		return nil, fmt.Errorf("nothing was applied: %w", err)
+		return nil, errors.Join(fmt.Errorf("nothing was applied: %w", err), m.n.opt.Dir.settle())
 	}
-	return &manifest.Applied{Plan: *plan, Done: len(plan.Steps)}, nil
+	return &manifest.Applied{Plan: *plan, Done: len(plan.Steps)}, m.n.opt.Dir.settle()
 }
 
 // perform does one operation. Each is safe to do twice.
@@ -181,14 +199,20 @@ func (m *manifests) perform(ctx context.Context, op manifest.Op, run *manifest.R
 	switch op.Verb {
 	case manifest.WriteConfig:
 		return m.writeConfig(op.Config, run.Config)
-	case manifest.SetRules:
-		return m.setRules(op.Config)
+	case manifest.TakeUp:
+		return m.takeUp(ctx, op.Config)
 	case manifest.AddPeer:
 		params := PeerParams{DID: op.Peer.DID, Relays: op.Peer.Relays, Tier: spec.Tier(op.Peer.Tier), Invitation: op.Peer.Invitation, Shadow: op.Peer.Shadow}
+		if op.Peer.Budget != nil {
+			params.Budget = map[spec.Limit]int64{}
+			for name, v := range op.Peer.Budget {
+				params.Budget[spec.Limit(name)] = v
+			}
+		}
 		for _, w := range op.Peer.Wants {
 			params.Wants = append(params.Wants, Want{Shard: w.Shard, Filter: w.Filter, Mode: w.Mode})
 		}
-		_, err := m.n.peerAdd(ctx, params)
+		_, err := m.n.beginPeering(ctx, params)
 		return err
 	case manifest.EndPeer:
 		_, err := m.n.peerEnd(ctx, PeerEndParams{DID: op.Peer.DID, Reason: op.Reason})
@@ -220,9 +244,12 @@ func (m *manifests) writeConfig(config, before map[string]any) error {
 	return nil
 }
 
-// setRules changes which events the face takes from now on.
-func (m *manifests) setRules(config map[string]any) error {
-	c, err := ParseConfig(manifest.ConfigYAML(config))
+// takeUp puts in force what of a configuration needs no restart: the rules and limits of the face, who may upload, how strangers are met, and what
+// the node says of itself. Doors that are new are opened before anything else changes; those that go are let go last.
+func (m *manifests) takeUp(ctx context.Context, config map[string]any) error {
+	before := m.inForce
+	next := manifest.TakeLive(before, config)
+	c, err := ParseConfig(manifest.ConfigYAML(next))
 	if err != nil {
 		return err
 	}
@@ -230,12 +257,36 @@ func (m *manifests) setRules(config map[string]any) error {
 	if err != nil {
 		return err
 	}
+	n, h := m.n, m.n.fed.running()
+	if h != nil {
+		if err := n.fed.openGates(h, c.Spec.Endpoints); err != nil {
+			return err
+		}
+	}
+	if err := n.blobs.setRules(&c.Spec.Relay); err != nil {
+		return err
+	}
 	m.rules.set(chain)
 	limits := faceLimits(&c.Spec.Relay.Limits)
-	fitFiles(&limits, m.n.log)
-	m.n.relay.SetLimits(limits) // derives the information document anew, of the rules too
-	m.inForce = manifest.TakeLive(m.inForce, config)
+	fitFiles(&limits, n.log)
+	n.relay.SetLimits(limits) // derives the information document anew, of the rules too
+	n.conf.Store(c)
+	m.inForce = next
+	if h == nil {
+		return nil // federation is off: there is nobody to tell
+	}
+	h.Govern(n.fed.govern())
+	if slices.ContainsFunc(manifest.Compare("", before, next), ofItself) {
+		return n.fed.takeUp(ctx, h)
+	}
 	return nil
+}
+
+// ofItself says whether a change is one of what the node says of itself to others.
+func ofItself(c manifest.Change) bool {
+	return slices.ContainsFunc([]string{"spec.endpoints", "spec.operator", "spec.shards", "spec.federation.descriptorPow"}, func(key string) bool {
+		return c.Key == key || strings.HasPrefix(c.Key, key+".")
+	})
 }
 
 // liveRules are the operator's rules for events, which may change while the node runs: an event is held to those that

@@ -79,7 +79,7 @@ func (d Dir) choose(keys []nostr.PubKey) error {
 
 // chooses says whether this node is a leaf that chooses its mediators itself.
 func (f *federation) chooses() bool {
-	s := &f.n.cfg.Spec
+	s := &f.n.cfg().Spec
 	return s.Class == string(spec.ClassLeaf) && len(s.Mediators) == 0
 }
 
@@ -88,7 +88,7 @@ func (f *federation) findMediators(ctx context.Context) error {
 	if !f.chooses() {
 		return nil
 	}
-	has, err := f.n.opt.Dir.mediators(&f.n.cfg.Spec)
+	has, err := f.n.opt.Dir.mediators(&f.n.cfg().Spec)
 	if err != nil || len(has) >= f.wantedMediators() {
 		return err
 	}

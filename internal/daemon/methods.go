@@ -122,9 +122,19 @@ type PeerParams struct {
 
 	Invitation string `json:"invitation,omitempty"` // id of one of the other node's
 	Shadow     bool   `json:"shadow,omitempty"`     // verdicts about it cost it nothing
+	// Budget are the limits that the operator sets, all of them; null leaves what is set, an empty object gives all back to conduct.
+	Budget map[spec.Limit]int64 `json:"budget,omitempty"`
 }
 
 func (n *node) peerAdd(ctx context.Context, p PeerParams) (none, error) {
+	if err := n.permits(&p); err != nil {
+		return none{}, err
+	}
+	return n.beginPeering(ctx, p)
+}
+
+// beginPeering is peerAdd, whatever the operator's terms for grants say: manifests were held to them when they were planned.
+func (n *node) beginPeering(ctx context.Context, p PeerParams) (none, error) {
 	key, err := ParseNode(p.DID)
 	if err != nil {
 		return none{}, control.BadParams("%v", err)
@@ -134,6 +144,9 @@ func (n *node) peerAdd(ctx context.Context, p PeerParams) (none, error) {
 	}
 	if p.Tier != "" && spec.C().TierRank(p.Tier) < 0 {
 		return none{}, control.BadParams("tier %q is none of probation, member, trusted, anchor", p.Tier)
+	}
+	if err := checkBudget(p.Budget, p.Tier); err != nil {
+		return none{}, err
 	}
 	for _, w := range p.Wants {
 		if _, err := nostr.ParseFilter(w.Filter); err != nil {
@@ -150,7 +163,7 @@ func (n *node) peerAdd(ctx context.Context, p PeerParams) (none, error) {
 	if n.fed.known.revoked(key) {
 		return none{}, fmt.Errorf("%s was revoked by its holder", p.DID)
 	}
-	return none{}, h.AddInvited(ctx, mesh.AddPeer{Peer: key, Tier: p.Tier, Wants: p.Wants, Invitation: p.Invitation, Shadow: p.Shadow}, p.Relays)
+	return none{}, h.AddInvited(ctx, mesh.AddPeer{Peer: key, Tier: p.Tier, Wants: p.Wants, Invitation: p.Invitation, Shadow: p.Shadow, Budget: p.Budget}, p.Relays)
 }
 
 // peerKnown is the table of nodes that this one has heard of.

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"fleetmesh.org/fleetmesh/internal/attach"
@@ -54,8 +55,8 @@ type Ready struct {
 // node is a running node.
 type node struct {
 	opt     Options
-	cfg     *Config
-	secret  *nostr.SecretKey // nil: an agent in a process of its own keeps it
+	conf    atomic.Pointer[Config] // in force; meshctl apply replaces it
+	secret  *nostr.SecretKey       // nil: an agent in a process of its own keeps it
 	agent   identity.Agent
 	store   store.Store
 	away    *attach.Store // the same, where it is another relay
@@ -105,13 +106,13 @@ func Run(ctx context.Context, opt Options) error {
 	if err := n.load(); err != nil {
 		return err
 	}
-	ln, err := net.Listen("tcp", n.cfg.Spec.Relay.Listen)
+	ln, err := net.Listen("tcp", n.cfg().Spec.Relay.Listen)
 	if err != nil {
 		return fmt.Errorf("serve the relay face on spec.relay.listen: %w", err)
 	}
 	defer ln.Close()
 	n.url = faceURL(ln.Addr())
-	if n.store, err = openStore(ctx, opt.Dir, n.cfg, append([]string{n.url}, n.cfg.Spec.Relay.PublicURLs...), n.log); err != nil {
+	if n.store, err = openStore(ctx, opt.Dir, n.cfg(), append([]string{n.url}, n.cfg().Spec.Relay.PublicURLs...), n.log); err != nil {
 		return err
 	}
 	if err := n.attach(); err != nil {
@@ -122,16 +123,24 @@ func Run(ctx context.Context, opt Options) error {
 	return errors.Join(err, n.store.Close())
 }
 
+// cfg is the configuration in force. Nobody changes it: what meshctl applies makes a new one.
+func (n *node) cfg() *Config { return n.conf.Load() }
+
 func (n *node) load() (err error) {
-	if n.cfg, err = LoadConfig(n.opt.Dir.Config()); err != nil {
+	if err := n.opt.Dir.rollBackConfig(); err != nil {
+		return err
+	}
+	c, err := LoadConfig(n.opt.Dir.Config())
+	if err != nil {
 		return err
 	}
 	if n.opt.Listen != "" {
-		n.cfg.Spec.Relay.Listen = n.opt.Listen
+		c.Spec.Relay.Listen = n.opt.Listen
 	}
 	if n.opt.Attach != "" {
-		n.cfg.Spec.Attach.Relay = n.opt.Attach
+		c.Spec.Attach.Relay = n.opt.Attach
 	}
+	n.conf.Store(c)
 	if n.seeds = n.opt.Bootstrap; n.seeds == nil {
 		if n.seeds, err = n.opt.Dir.Seeds(); err != nil {
 			return err
@@ -155,7 +164,7 @@ func faceURL(a net.Addr) string {
 
 // serve runs the parts on an open store until ctx ends or one of them fails.
 func (n *node) serve(ctx context.Context, ln net.Listener, made bool) (err error) {
-	cfg, err := face(&n.cfg.Spec.Relay, n.agent.PubKey())
+	cfg, err := face(&n.cfg().Spec.Relay, n.agent.PubKey())
 	if err != nil {
 		return err
 	}
@@ -165,7 +174,7 @@ func (n *node) serve(ctx context.Context, ln net.Listener, made bool) (err error
 	if n.live, err = newManifests(n, &cfg); err != nil {
 		return err
 	}
-	if n.seams, err = newSeams(n.opt.Dir, &n.cfg.Spec); err != nil {
+	if n.seams, err = newSeams(n.opt.Dir, &n.cfg().Spec); err != nil {
 		return err
 	}
 	defer n.seams.close()
@@ -184,9 +193,7 @@ func (n *node) serve(ctx context.Context, ln net.Listener, made bool) (err error
 		return err
 	}
 	n.mountPages()
-	if err := n.fed.mount(n.relay); err != nil {
-		return err
-	}
+	n.fed.mount(n.relay)
 	handler, err := n.blobs.mount(ctx, n)
 	if err != nil {
 		return err
@@ -216,6 +223,7 @@ func (n *node) serve(ctx context.Context, ln net.Listener, made bool) (err error
 	if n.control, err = control.Listen(n.opt.Dir.Control(), n.methods()); err != nil {
 		return err
 	}
+	parts.Go(func() { n.live.rollBack(trusting) })
 	n.opt.Ready(Ready{Event: "ready", Relay: n.url, DID: identity.FormatDID(n.agent.PubKey()), Dir: string(n.opt.Dir), Made: made, Control: n.opt.Dir.Control()})
 	select {
 	case <-ctx.Done():
@@ -274,9 +282,9 @@ func (n *node) status(ctx context.Context) (Status, error) {
 		return Status{}, fmt.Errorf("ask the store for its sizes: %w", err)
 	}
 	return Status{
-		DID: identity.FormatDID(n.agent.PubKey()), Relay: n.url, Class: n.cfg.Spec.Class,
+		DID: identity.FormatDID(n.agent.PubKey()), Relay: n.url, Class: n.cfg().Spec.Class,
 		Protocol: spec.C().Protocol.Name, Digest: spec.DigestHex(), Uptime: int64(time.Since(n.started).Seconds()),
-		Store: stats, Federation: n.cfg.Spec.Federation.Enrolment, Peers: n.fed.count(), Relaying: n.relay.Metrics(),
+		Store: stats, Federation: n.cfg().Spec.Federation.Enrolment, Peers: n.fed.count(), Relaying: n.relay.Metrics(),
 		ForeignWraps: n.foreign.counts(), Seams: n.seams.status(),
 	}, nil
 }

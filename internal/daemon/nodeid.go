@@ -96,7 +96,7 @@ func identify(ctx context.Context, dir Dir, c *Config, s store.Store, face strin
 }
 
 func (n *node) identify(ctx context.Context, _ none) (ID, error) {
-	return identify(ctx, n.opt.Dir, n.cfg, n.store, n.url, time.Now().Unix())
+	return identify(ctx, n.opt.Dir, n.cfg(), n.store, n.url, time.Now().Unix())
 }
 
 // Identify says who a stopped node is.

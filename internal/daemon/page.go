@@ -49,21 +49,21 @@ func (n *node) pageOrigin() string { return "http" + strings.TrimPrefix(n.url, "
 // openPage makes the page, before the relay face that shows it.
 func (n *node) openPage(face *relay.Config) {
 	n.page = web.New(web.Config{
-		Node: pageNode{n}, PublicURLs: n.cfg.Spec.Relay.PublicURLs, Hosts: n.cfg.Spec.Page.Hosts, Log: n.log,
+		Node: pageNode{n}, PublicURLs: n.cfg().Spec.Relay.PublicURLs, Hosts: n.cfg().Spec.Page.Hosts, Log: n.log,
 		ClientAddr: func(r *http.Request) netip.Addr { return n.relay.ClientAddr(r) },
 		HTTPS:      func(r *http.Request) bool { return n.relay.OverTLS(r) },
 	})
-	if !slices.Contains(n.cfg.Spec.Page.Off, pageLanding) {
+	if !slices.Contains(n.cfg().Spec.Page.Off, pageLanding) {
 		face.Page = n.page.Landing()
 	}
 }
 
 // mountPages puts on the face what is served beside the relay: the operator's page, the counters, the DID document.
 func (n *node) mountPages() {
-	n.relay.Handle("/metrics", n.metrics())
+	n.relay.Handle("/metrics", n.guardMetrics(n.metrics()))
 	n.relay.Handle("/ready", n.readiness())
 	n.relay.Handle("/.well-known/did/", n.didHandler())
-	if !slices.Contains(n.cfg.Spec.Page.Off, pageOperator) {
+	if !slices.Contains(n.cfg().Spec.Page.Off, pageOperator) {
 		n.relay.Handle("/ui/", n.page)
 	}
 }
@@ -71,7 +71,7 @@ func (n *node) mountPages() {
 // pageMethods adds the control methods of the page.
 func (n *node) pageMethods(into map[string]control.Handler) map[string]control.Handler {
 	into["relay.info"] = method(func(context.Context, none) (RelayInfo, error) {
-		return RelayInfo{Document: n.relay.InfoDocument(), URLs: append([]string{}, n.cfg.Spec.Relay.PublicURLs...)}, nil
+		return RelayInfo{Document: n.relay.InfoDocument(), URLs: append([]string{}, n.cfg().Spec.Relay.PublicURLs...)}, nil
 	})
 	into["page.code"] = method(func(context.Context, none) (web.Code, error) {
 		return n.page.MakeCode(n.pageOrigin()), n.pageOff()
@@ -83,7 +83,7 @@ func (n *node) pageMethods(into map[string]control.Handler) map[string]control.H
 
 // pageOff is the refusal where the operator's page is switched off, else nil.
 func (n *node) pageOff() error {
-	if slices.Contains(n.cfg.Spec.Page.Off, pageOperator) {
+	if slices.Contains(n.cfg().Spec.Page.Off, pageOperator) {
 		return control.Refuse(string(spec.CodePolicy), "the operator's page is switched off: take %q out of spec.page.off and restart", pageOperator)
 	}
 	return nil

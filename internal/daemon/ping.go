@@ -166,13 +166,13 @@ func (n *node) doctor(ctx context.Context, p PingParams) (Doctor, error) {
 			keys = append(keys, m)
 		}
 	}
-	out := Doctor{Class: n.cfg.Spec.Class, Problems: []string{}, Peers: examine(ctx, h, keys), Mediation: h.Held()}
+	out := Doctor{Class: n.cfg().Spec.Class, Problems: []string{}, Peers: examine(ctx, h, keys), Mediation: h.Held()}
 	for m, served := range mine {
 		out.Mediators = append(out.Mediators, Registration{identity.FormatDID(m), served.Now})
 	}
 	out.Proxy = n.fed.checkProxy(ctx)
 	out.Doors = n.fed.checkDoors(ctx)
-	out.Endpoints = host.Unusable(doors(&n.cfg.Spec, n.url))
+	out.Endpoints = host.Unusable(doors(&n.cfg().Spec, n.url))
 	out.Clock = n.fed.checkClock(ctx, out.Peers)
 	out.judge()
 	return out, nil

@@ -46,7 +46,7 @@ func (f *federation) project(ctx context.Context) error {
 
 // publicDoors are the WebSocket addresses that the operator declared, in canonical form.
 func (f *federation) publicDoors() (urls []string) {
-	for _, e := range doors(&f.n.cfg.Spec, "") {
+	for _, e := range doors(&f.n.cfg().Spec, "") {
 		if e.Scheme != "wss" {
 			continue
 		}
@@ -60,7 +60,7 @@ func (f *federation) publicDoors() (urls []string) {
 // relayList is the node's kind 10002: where it publishes, and its own doors.
 func (f *federation) relayList() (urls []string) {
 	seen := map[string]bool{}
-	for _, u := range append(append([]string(nil), f.n.cfg.Spec.Relays...), f.publicDoors()...) {
+	for _, u := range append(append([]string(nil), f.n.cfg().Spec.Relays...), f.publicDoors()...) {
 		if u, err := nostr.NormalizeRelayURL(u); err == nil && !seen[u] {
 			seen[u] = true
 			urls = append(urls, u)
@@ -71,13 +71,13 @@ func (f *federation) relayList() (urls []string) {
 
 // faceOf says what a door really serves.
 func (f *federation) faceOf(u string) identity.Face {
-	c := &f.n.cfg.Spec.Relay
+	c := &f.n.cfg().Spec.Relay
 	face := identity.Face{
 		Endpoint: u, Network: networkOf(u), NIPs: f.n.relay.SupportedNIPs(), Info: string(f.n.relay.InfoDocument()),
 		Writes: c.ReadOnly || len(c.AllowPubkeys) > 0 || len(c.AllowKinds) > 0, PoW: c.MinPoW > 0,
 	}
-	for i := range f.n.cfg.Spec.Shards {
-		face.Shards = append(face.Shards, f.n.cfg.Spec.Shards[i].Name)
+	for _, s := range f.n.cfg().Spec.Shards {
+		face.Shards = append(face.Shards, s.Name)
 	}
 	return face
 }
@@ -98,10 +98,10 @@ func networkOf(address string) string {
 
 // beat publishes a heartbeat on schedule. A leaf has none: it must not tell its waking hours.
 func (f *federation) beat(ctx context.Context) {
-	if f.n.cfg.Spec.Class == string(spec.ClassLeaf) {
+	if f.n.cfg().Spec.Class == string(spec.ClassLeaf) {
 		return
 	}
-	every := time.Duration(identity.HeartbeatEvery(f.n.cfg.Spec.Federation.WindowSeconds)) * time.Second
+	every := time.Duration(identity.HeartbeatEvery(f.n.cfg().Spec.Federation.WindowSeconds)) * time.Second
 	tick := time.NewTicker(every * 9 / 10) // "at least once": not late by a busy moment
 	defer tick.Stop()
 	for {
@@ -121,7 +121,7 @@ func (f *federation) beatOnce(ctx context.Context) error {
 		return nil
 	}
 	h := identity.Heartbeat{
-		At: host.Now().Unix(), Class: spec.Class(f.n.cfg.Spec.Class), Endpoints: identity.EndpointsDigest(doors(&f.n.cfg.Spec, f.n.url)),
+		At: host.Now().Unix(), Class: spec.Class(f.n.cfg().Spec.Class), Endpoints: identity.EndpointsDigest(doors(&f.n.cfg().Spec, f.n.url)),
 	}
 	return f.pulse(ctx, h.Event())
 }
@@ -140,7 +140,7 @@ func (f *federation) pulse(ctx context.Context, e *nostr.Event) error {
 
 // diagnose publishes coarse counters once a day, where the operator switched that on.
 func (f *federation) diagnose(ctx context.Context) {
-	if !f.n.cfg.Spec.Federation.Diagnostics {
+	if !f.n.cfg().Spec.Federation.Diagnostics {
 		return
 	}
 	tick := time.NewTicker(time.Duration(spec.C().Lifetimes.DiagnosticsWindowSeconds) * time.Second)

@@ -29,7 +29,7 @@ type sampler struct {
 
 // sampleCoverage looks for holes in what peers assert, as long as the node runs.
 func (f *federation) sampleCoverage(ctx context.Context, h *host.Host) {
-	if f.n.cfg.Spec.Class == string(spec.ClassLeaf) {
+	if f.n.cfg().Spec.Class == string(spec.ClassLeaf) {
 		return
 	}
 	s := &sampler{f: f, h: h, holes: map[nostr.ID][]nostr.ID{}}

@@ -152,7 +152,7 @@ func (n *node) sync(ctx context.Context, raw json.RawMessage, notify func(any)) 
 	if err := control.Params(raw, &p); err != nil {
 		return nil, err
 	}
-	j := &syncJob{dir: n.opt.Dir, store: n.store, sink: n.relay.Sink(policy.FromSync), key: n.secret, proxy: n.cfg.Spec.Proxy, trail: n.trail, log: n.log}
+	j := &syncJob{dir: n.opt.Dir, store: n.store, sink: n.relay.Sink(policy.FromSync), key: n.secret, proxy: n.cfg().Spec.Proxy, trail: n.trail, log: n.log}
 	return j.run(ctx, p, func(s SyncStep) { notify(s) })
 }
 

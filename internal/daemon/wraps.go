@@ -76,8 +76,22 @@ func (f *federation) collectWraps(ctx context.Context, h *host.Host) {
 	if f.wraps == nil {
 		return
 	}
-	for _, url := range f.wrapRelays() {
-		f.work.Go(func() { f.collectFrom(ctx, h, url) })
+	f.gating.Lock()
+	defer f.gating.Unlock()
+	urls := f.wrapRelays()
+	for _, url := range urls {
+		if f.wrapped[url] != nil {
+			continue
+		}
+		at, cancel := context.WithCancel(ctx)
+		f.wrapped[url] = cancel
+		f.work.Go(func() { f.collectFrom(at, h, url) })
+	}
+	for url, cancel := range f.wrapped {
+		if !slices.Contains(urls, url) {
+			delete(f.wrapped, url)
+			time.AfterFunc(lingering, cancel)
+		}
 	}
 }
 

@@ -77,7 +77,7 @@ func (h *Host) Examine(ctx context.Context, peer nostr.PubKey) PeerHealth {
 		h.examineVia(ctx, peer, via, &out)
 		return out
 	}
-	for _, r := range transport.Ladder(h.cfg.Ours, endpoints(d)) {
+	for _, r := range transport.Ladder(*h.ours.Load(), endpoints(d)) {
 		p := h.probe(ctx, r, peer, d, open)
 		out.Reachable = out.Reachable || p.OK
 		out.Rungs = append(out.Rungs, p)
@@ -106,7 +106,7 @@ func (h *Host) examineVia(ctx context.Context, peer nostr.PubKey, via []nostr.Pu
 			out.Rungs = append(out.Rungs, Probe{Scheme: "mediator", Address: identity.FormatDID(m), Error: err.Error(), Help: "the mediator's descriptor has to be on a relay that this node asks"})
 			continue
 		}
-		for _, r := range transport.Ladder(h.cfg.Ours, endpoints(d)) {
+		for _, r := range transport.Ladder(*h.ours.Load(), endpoints(d)) {
 			p := h.probe(ctx, r, m, d, transport.Endpoint{})
 			out.Reachable = out.Reachable || p.OK
 			out.Rungs = append(out.Rungs, p)

@@ -278,7 +278,7 @@ type running struct {
 
 // parting reports whether we want the session to end.
 func (r *running) parting() bool {
-	if r.told || r.s.ours() && !Now().Before(r.over) {
+	if r.told || r.s.ours() && !Now().Before(r.over) || r.s.unwanted.Load() {
 		return true
 	}
 	r.f.mu.Lock()

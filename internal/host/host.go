@@ -87,11 +87,12 @@ type Host struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 
-	tail      *tail                          // of the store, for live sessions
-	flows     flows                          // what goes over them
-	mediation *mediation                     // what we hold for leaves; nil: nothing
-	mailbox   *mailbox                       // of a leaf; nil for others
-	mine      atomic.Pointer[[]nostr.PubKey] // our mediators, if we are a leaf
+	tail      *tail                                // of the store, for live sessions
+	flows     flows                                // what goes over them
+	mediation *mediation                           // what we hold for leaves; nil: nothing
+	mailbox   *mailbox                             // of a leaf; nil for others
+	mine      atomic.Pointer[[]nostr.PubKey]       // our mediators, if we are a leaf
+	ours      atomic.Pointer[[]transport.Endpoint] // our side of the ladder
 
 	mu       sync.Mutex // guards what follows; mesh takes one input at a time
 	node     *mesh.Node
@@ -150,6 +151,7 @@ func New(cfg Config) (*Host, error) {
 	h.tail = newTail(h)
 	h.SetAgreement(cfg.Agreement, nil)
 	h.mine.Store(&cfg.Mediators)
+	h.ours.Store(&cfg.Ours)
 	for _, t := range cfg.Transports {
 		h.dialers[t.Scheme()] = t
 	}
@@ -297,6 +299,11 @@ func (h *Host) perform(eff mesh.Effect) (next mesh.Input, answer bool, err error
 		h.begin(eff)
 	case mesh.ServeSync:
 		h.serve(eff)
+	case mesh.EndSync:
+		if s := h.sessions[eff.Session]; s != nil {
+			s.unwanted.Store(true)
+			signal(s.now.nudge)
+		}
 	case mesh.ServePeers:
 		h.servePeers(eff)
 	case mesh.PeersTold:
@@ -402,6 +409,14 @@ func (h *Host) AddInvited(ctx context.Context, add mesh.AddPeer, hints []string)
 	h.stepLocked(mesh.Described{Descriptor: d}) // again: a proposal that was declined in between made mesh forget the stranger
 	h.stepLocked(add)
 	return nil
+}
+
+// Govern changes how strangers are met and what grants say.
+func (h *Host) Govern(in mesh.Govern) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	in.Into(&h.cfg.Mesh) // what the node is made of should it be taken up from the journal
+	h.stepLocked(in)
 }
 
 // EndPeer ends a peering.

@@ -405,7 +405,7 @@ func (l *link) dial(ctx context.Context, last transport.Endpoint, without string
 	if err != nil {
 		return nil, false, err
 	}
-	rungs := slices.DeleteFunc(transport.Ladder(l.h.cfg.Ours, endpoints(d)), func(r transport.Rung) bool { return r.Endpoint.Scheme == without })
+	rungs := slices.DeleteFunc(transport.Ladder(*l.h.ours.Load(), endpoints(d)), func(r transport.Rung) bool { return r.Endpoint.Scheme == without })
 	if err := l.permitted(); err != nil {
 		return nil, false, err
 	}
@@ -541,7 +541,10 @@ func (l *link) close() {
 }
 
 // accept takes inbound streams until the listener or the host ends.
-func (h *Host) accept(l transport.Listener) {
+func (h *Host) accept(l transport.Listener) { h.acceptInto(l, nil) }
+
+// acceptInto is accept, and keeps track of streams that are to be drained.
+func (h *Host) acceptInto(l transport.Listener, all *drained) {
 	for {
 		s, err := l.Accept(h.ctx)
 		if err != nil {
@@ -550,7 +553,11 @@ func (h *Host) accept(l transport.Listener) {
 		if transport.OneWay(s) {
 			h.acceptFrame(s)
 		} else {
-			h.work.Go(func() { h.read(s, nil) })
+			leave := all.enter(s)
+			h.work.Go(func() {
+				defer leave()
+				h.read(s, nil)
+			})
 		}
 	}
 }

@@ -229,7 +229,7 @@ func (r *route) open(ctx context.Context, l *link, mediator nostr.PubKey, d *ide
 	if Now().Before(r.retryAt) {
 		return nil, false, errResting
 	}
-	rungs := transport.Remembered(transport.Ladder(l.h.cfg.Ours, endpoints(d)), r.last)
+	rungs := transport.Remembered(transport.Ladder(*l.h.ours.Load(), endpoints(d)), r.last)
 	s, attempts, err := transport.Climb(ctx, rungs, func(ctx context.Context, ep transport.Endpoint) (transport.Stream, error) {
 		return l.h.dialers[ep.Scheme].Dial(ctx, ep, mediator)
 	})

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"fleetmesh.org/fleetmesh/internal/didcomm"
@@ -38,6 +39,7 @@ type session struct {
 	reconciled bool         // it is live
 	stale      bool         // the peer had what we brought: it has to be reconciled anew
 	have, need int64        // events delivered and taken
+	unwanted   atomic.Bool  // the operator wants something else by now
 }
 
 // bulk is a message of a session that mesh let through, with the window it was metered in.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"net"
 	"net/netip"
 	"slices"
@@ -42,6 +43,15 @@ func Check(s Set) error {
 				bad = append(bad, o.problem("/spec/peer", "%s is about the same node", first.Ref()))
 			}
 			peers[did] = o
+		}
+	}
+	terms := s.terms()
+	for _, o := range s {
+		if peers[text(o.spec()["peer"])] != o {
+			continue // no Peering, or one that is wrong by itself
+		}
+		if key, why := terms.contradicts(o, math.MaxInt64); key != "" {
+			bad = append(bad, o.problem("/"+strings.ReplaceAll(key, ".", "/"), "%s", why))
 		}
 	}
 	return bad.err()
@@ -151,6 +161,7 @@ func (c *checker) node() {
 			}
 		}
 	}
+	c.terms("/spec/federation/grants", object(object(s["federation"])["grants"]))
 	if a, f := object(s["admission"]), object(s["federation"]); len(a) > 0 && f["enrolment"] != nil {
 		c.say("/spec/admission", "spec.federation.enrolment says it already: keep one of the two")
 	}
@@ -265,26 +276,43 @@ func (c *checker) policy() {
 	if w, ok := whole(s["window"]); ok {
 		c.window("/spec/window", w)
 	}
-	if n, ok := whole(s["lifetimeSeconds"]); ok && n > spec.C().Lifetimes.GrantSeconds {
-		c.say("/spec/lifetimeSeconds", "a grant of %d s: it may live %d", n, spec.C().Lifetimes.GrantSeconds)
+	c.terms("/spec", s)
+	c.once("/spec/authors", list(s["authors"]))
+}
+
+// leastLifetime is how long a grant has to live, so that it is renewed in time by a peer that is away for a night.
+const leastLifetime = 86400
+
+// terms holds what is said about grants to what a grant may say.
+func (c *checker) terms(at string, s map[string]any) {
+	if n, ok := whole(s["lifetimeSeconds"]); ok && (n > spec.C().Lifetimes.GrantSeconds || n < leastLifetime) {
+		c.say(at+"/lifetimeSeconds", "a grant of %d s: it may live %d to %d", n, leastLifetime, spec.C().Lifetimes.GrantSeconds)
+	}
+	for _, key := range []string{"seconds", "bytes"} {
+		if n, ok := whole(object(s["receipt"])[key]); ok && n < 1 {
+			c.say(at+"/receipt/"+key, "a receipt every %d: want 1 or more", n)
+		}
 	}
 	for _, t := range spec.C().Tiers {
 		if limits, ok := object(s["tiers"])[string(t.Name)]; ok {
-			c.limits("/spec/tiers/"+string(t.Name), limits, t.Name, "tier "+string(t.Name))
+			c.limits(at+"/tiers/"+string(t.Name), limits, t.Name, "tier "+string(t.Name))
 		}
 	}
 	scope := object(s["scope"])
-	c.filter("/spec/scope/push", scope["push"])
-	c.filter("/spec/scope/pull", scope["pull"])
-	for _, which := range []string{"nodes", "authors"} {
-		seen := map[string]bool{}
-		for i, e := range list(s[which]) {
-			k := text(object(e)["subject"])
-			if seen[k] {
-				c.say(fmt.Sprintf("/spec/%s/%d/subject", which, i), "the key stands here twice")
-			}
-			seen[k] = true
+	c.filter(at+"/scope/push", scope["push"])
+	c.filter(at+"/scope/pull", scope["pull"])
+	c.once(at+"/nodes", list(s["nodes"]))
+}
+
+// once finds keys that stand in a list twice.
+func (c *checker) once(at string, entries []any) {
+	seen := map[string]bool{}
+	for i, e := range entries {
+		k := bareKey(object(e)["subject"])
+		if seen[k] {
+			c.say(fmt.Sprintf("%s/%d/subject", at, i), "the key stands here twice")
 		}
+		seen[k] = true
 	}
 }
 

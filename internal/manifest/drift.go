@@ -1,12 +1,15 @@
 package manifest
 
-import "strings"
+import (
+	"maps"
+	"strings"
+)
 
-// TakeLive is what is in force once the live keys of a new configuration are: inForce with those keys, and those alone, from config.
+// TakeLive is what is in force once the keys of a new configuration that need no restart are: inForce with those keys, and those alone, from config.
 func TakeLive(inForce, config map[string]any) map[string]any {
 	out := object(clone(inForce))
 	for _, c := range Compare("", inForce, config) {
-		if c.Effect == Live {
+		if c.Effect.AtOnce() {
 			put(out, strings.Split(c.Key, "."), c.To)
 		}
 	}
@@ -57,6 +60,8 @@ func Drift(applied []Recorded, config map[string]any, peers []RunningPeer) []Cha
 			out = append(out, Change{Object: o.Ref(), Action: Remove, From: want, Why: "the peering ended since"})
 		case !SameWants(want.Wants, now.Wants):
 			out = append(out, Change{Object: o.Ref(), Key: "wants", Action: Update, From: want.Wants, To: now.Wants, Why: "the peering was changed by hand since"})
+		case want.Budget != nil && !maps.Equal(want.Budget, now.Budget):
+			out = append(out, Change{Object: o.Ref(), Key: "spec.budget", Action: Update, From: want.Budget, To: noneNil(now.Budget), Why: "the budget was changed by hand since"})
 		}
 	}
 	return out

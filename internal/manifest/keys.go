@@ -7,10 +7,14 @@ type Effect string
 
 // The effects.
 const (
-	Live    Effect = "live"    // it is in force when apply returns; no connection is dropped
-	Restart Effect = "restart" // it is written to node.yaml, and in force after the next start
-	Refused Effect = "refused" // this node cannot do it; nothing of the set is applied
+	Live       Effect = "live"        // it is in force when apply returns; no connection is dropped
+	NextWindow Effect = "next-window" // it is taken up when apply returns, and binds from the next accounting window that the peer can know of it
+	Restart    Effect = "restart"     // it is written to node.yaml, and in force after the next start
+	Refused    Effect = "refused"     // this node cannot do it; nothing of the set is applied
 )
+
+// AtOnce says that a change needs no restart.
+func (e Effect) AtOnce() bool { return e == Live || e == NextWindow }
 
 // Rule says for a key, and for all below it that no longer rule covers, what becomes of a change.
 type Rule struct {
@@ -24,8 +28,8 @@ var nodeRules = []Rule{
 	{"metadata", Live, "names and labels are for people"},
 	{"spec.class", Restart, "the class stands in the descriptor, which is made at start"},
 	{"spec.identity", Refused, "keys are made by meshnode key and never come from a file; a manifest may only say which they are"},
-	{"spec.operator", Restart, "the operator stands in the descriptor, which is made at start"},
-	{"spec.endpoints", Restart, "endpoints stand in the descriptor, which is made at start"},
+	{"spec.operator", Live, "a new descriptor says it, and goes to peers and relays at once"},
+	{"spec.endpoints", Live, "a new door is opened and announced in a new descriptor; one that goes takes nothing new, and what came in by it may go on for two minutes"},
 	{"spec.relays", Restart, "where the node publishes itself is read at start"},
 	{"spec.mediators", Restart, "mediators stand in the descriptor, which is made at start"},
 	{"spec.bootstrap", Refused, "the first places to look stand in bootstrap.toml of the node directory"},
@@ -46,11 +50,18 @@ var nodeRules = []Rule{
 	{"spec.blobs.path", Refused, "blobs are moved while the node is stopped"},
 	{"spec.capacity", Refused, "this node takes its capacity from its load, not from a file"},
 	{"spec.retention", Refused, "this node keeps what its quota allows, by spec.storage.maxBytes"},
-	{"spec.shards", Restart, "shards are claimed in coverage made at start"},
+	{"spec.shards", Live, "they are claimed anew, or withdrawn, at once"},
 	{"spec.capabilities", Restart, "capabilities stand in the descriptor, which is made at start"},
 	{"spec.pluginIn", Restart, "the plugin is started with the node; a new version of its script is taken up at once"},
 	{"spec.pluginOut", Restart, "the plugin is started with the node; a new version of its script is taken up at once"},
-	{"spec.federation", Restart, "how strangers are met is read at start"},
+	{"spec.federation", Restart, "it is read at start"},
+	{"spec.federation.enrolment", Live, "the next stranger is met so"},
+	{"spec.federation.descriptorPow", Live, "the next stranger is held to it, and the descriptor is mined anew"},
+	{"spec.federation.standing", Live, "the next question is answered so"},
+	{"spec.federation.shadow", Live, "the next verdict is held to it"},
+	{"spec.federation.grants", Live, "the next new grant is made so; grants that stand are left as conduct has moved them"},
+	{"spec.federation.grants.scope", NextWindow, "grants that stand are amended to it"},
+	{"spec.metrics", Live, "the next request is held to it"},
 	{"spec.tests", Live, "tests run before every apply"},
 }
 
@@ -60,32 +71,33 @@ var peeringRules = []Rule{
 	{"spec.peer", Live, "the peering is proposed or ended at once"},
 	{"spec.relays", Live, "the descriptor is looked for there"},
 	{"spec.invitation", Live, "it goes with the next proposal"},
-	{"spec.tier", Live, "the next grant opens there"},
+	{"spec.tier", NextWindow, "our grant is amended to it at once and binds from its next window"},
 	{"spec.shadow", Live, "the next verdict is held to it"},
 	{"spec.note", Live, "it is for people"},
 	{"spec.tests", Live, "tests run before every apply"},
 	{"spec.transport", Refused, "this node has no such transport; without the key it takes the best that both have"},
 	{"spec.ingress.filter", Live, "the next session asks for it"},
 	{"spec.egress.filter", Live, "the next session asks for it"},
-	{"spec.ingress", Refused, "this node has no such limit or plugin for one peer; what a peer may cause is bounded by its tier"},
-	{"spec.egress", Refused, "this node has no such limit or plugin for one peer; what a peer may cause is bounded by its tier"},
-	{"spec.budget", Refused, "this node opens grants at what spec.tier gives and lets conduct move them"},
+	{"spec.ingress", Refused, "this node has no rate or plugin for one peer: spec.budget bounds what a peer may cause in a window, spec.pluginIn of the MeshNode judges what comes in by whatever door"},
+	{"spec.egress", Refused, "this node has no rate or plugin for one peer: bytes_out of spec.budget bounds what a peer is sent in a window, spec.pluginOut of the MeshNode is told to which peer an event goes"},
+	{"spec.budget", NextWindow, "our grant is amended to it at once and binds from its next window; conduct lowers it as any grant, and raises it no further"},
+	{"spec.budget.window", Refused, "all grants of a node have windows of one length: spec.window of a GrantPolicy, spec.federation.windowSeconds of the MeshNode"},
 	{"spec.shards", Live, "it names the shard"},
 }
 
 // policyRules is the table for GrantPolicy.
 var policyRules = []Rule{
 	{"metadata", Live, "names and labels are for people"},
-	{"spec.admission", Restart, "how strangers are met is read at start"},
-	{"spec.powBits", Restart, "how strangers are met is read at start"},
+	{"spec.admission", Live, "the next stranger is met so"},
+	{"spec.powBits", Live, "the next stranger is held to it, and the descriptor is mined anew"},
 	{"spec.window", Restart, "it is of the grants issued after the next start"},
 	{"spec.authors", Live, "the next event is held to it"},
 	{"spec.tests", Live, "tests run before every apply"},
-	{"spec.lifetimeSeconds", Refused, "this node's grants live as long as the protocol says"},
-	{"spec.receipt", Refused, "this node makes receipts at the pace that the protocol says"},
-	{"spec.tiers", Refused, "this node opens grants at what the protocol's table gives each tier"},
-	{"spec.scope", Refused, "this node grants no narrower scope than each Peering names"},
-	{"spec.nodes", Refused, "name a node's tier in its Peering"},
+	{"spec.lifetimeSeconds", Live, "the next grant lives so long"},
+	{"spec.receipt", Live, "the next grant asks for receipts at that pace"},
+	{"spec.tiers", Live, "the next new grant of the tier opens there; grants that stand are left as conduct has moved them"},
+	{"spec.scope", NextWindow, "grants that stand are amended to it, and sessions beyond it are refused"},
+	{"spec.nodes", Live, "the next proposal of such a node is met so; a peering with one that is revoked here ends"},
 }
 
 // absentRules are for kinds that this node lacks altogether.

@@ -116,6 +116,7 @@ func grantPolicy(fed, relay, p map[string]any) {
 	if w, ok := whole(p["window"]); ok {
 		fed["windowSeconds"] = w
 	}
+	grantTerms(fed, p)
 	deny := slices.Clone(list(relay["denyPubkeys"]))
 	for _, v := range list(p["authors"]) {
 		e := object(v)
@@ -153,6 +154,10 @@ func prune(v any) any {
 	case map[string]any:
 		out := map[string]any{}
 		for k, x := range v {
+			if m := object(x); k == "tiers" && len(m) > 0 {
+				out[k] = m // a limit of zero is meant there
+				continue
+			}
 			if p := prune(x); p != nil {
 				out[k] = p
 			}

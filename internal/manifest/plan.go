@@ -45,6 +45,8 @@ type Intent struct {
 	Invitation string   `json:"invitation,omitempty"`
 	Shadow     bool     `json:"shadow,omitempty"`
 	Wants      []Want   `json:"wants"`
+	// Budget are the limits that the operator sets, all of them: nil leaves what is set, an empty one gives all back to conduct.
+	Budget map[string]int64 `json:"budget"`
 }
 
 // Recorded is an object that was applied, and by whom.
@@ -55,23 +57,26 @@ type Recorded struct {
 
 // RunningPeer is a peering that the node has, however it came to be.
 type RunningPeer struct {
-	DID    string `json:"did"`
-	Stage  string `json:"stage"`
-	Tier   string `json:"tier,omitempty"`
-	Shadow bool   `json:"shadow,omitempty"`
-	Wants  []Want `json:"wants"`
+	DID    string           `json:"did"`
+	Stage  string           `json:"stage"`
+	Tier   string           `json:"tier,omitempty"`
+	Shadow bool             `json:"shadow,omitempty"`
+	Wants  []Want           `json:"wants"`
+	Budget map[string]int64 `json:"budget,omitempty"` // limits that the operator set
 }
 
 // Running is what a node runs, as manifest.get tells it.
 type Running struct {
 	DID     string         `json:"did"`
-	Hash    string         `json:"hash"`    // of the objects that were applied, "" before the first apply
-	Config  map[string]any `json:"config"`  // the normal form of node.yaml as it stands in the directory
-	Pending []Change       `json:"pending"` // what node.yaml says and the node does not do yet: it needs a restart
-	Drift   []Change       `json:"drift"`   // where what is differs from what was applied
-	Applied []Recorded     `json:"applied"` // in canonical order
-	Peers   []RunningPeer  `json:"peers"`   // but those that ended
-	Schemes []string       `json:"schemes"` // transports that the node has
+	At      int64          `json:"at"`       // unix seconds by the node's clock
+	Hash    string         `json:"hash"`     // of the objects that were applied, "" before the first apply
+	Config  map[string]any `json:"config"`   // the normal form of node.yaml as it stands in the directory
+	InForce map[string]any `json:"in_force"` // the normal form of what the node runs with
+	Pending []Change       `json:"pending"`  // what node.yaml says and the node does not do yet: it needs a restart
+	Drift   []Change       `json:"drift"`    // where what is differs from what was applied
+	Applied []Recorded     `json:"applied"`  // in canonical order
+	Peers   []RunningPeer  `json:"peers"`    // but those that ended
+	Schemes []string       `json:"schemes"`  // transports that the node has
 }
 
 // Options are those of a plan.
@@ -103,7 +108,7 @@ type Step struct {
 
 // Op is one operation of a node. One of the fields beside Verb is set, by verb.
 type Op struct {
-	Verb    string          `json:"verb"` // write-config, set-rules, add-peer, end-peer, record
+	Verb    string          `json:"verb"` // write-config, take-up, add-peer, end-peer, record
 	Config  map[string]any  `json:"config,omitempty"`
 	Peer    *Intent         `json:"peer,omitempty"`
 	Reason  string          `json:"reason,omitempty"`
@@ -114,7 +119,7 @@ type Op struct {
 // something comes last but for the record, without which nothing counts as applied.
 const (
 	WriteConfig = "write-config"
-	SetRules    = "set-rules"
+	TakeUp      = "take-up"
 	AddPeer     = "add-peer"
 	EndPeer     = "end-peer"
 	Record      = "record"
@@ -125,7 +130,7 @@ func Make(s Set, run *Running, opt Options) *Plan {
 	if opt.Owner == "" {
 		opt.Owner = DefaultOwner
 	}
-	p := &planner{set: s.Sorted(), run: run, opt: opt}
+	p := &planner{set: s.Sorted(), run: run, opt: opt, terms: termsOf(run.Config)}
 	p.plan = &Plan{Hash: s.Hash(), Running: run.Hash, Owner: opt.Owner, Changes: []Change{}, Tests: RunTests(s), Steps: []Step{}}
 	p.objects()
 	p.node()
@@ -142,7 +147,8 @@ type planner struct {
 
 	adds, ends []Step
 	config     *Step
-	rules      *Step
+	takeUp     *Step
+	terms      terms // for grants, as they will be
 }
 
 func (p *planner) change(c Change) { p.plan.Changes = append(p.plan.Changes, c) }
@@ -226,14 +232,21 @@ func (p *planner) node() {
 	want, refused := NodeConfig(set)
 	p.plan.Changes = append(p.plan.Changes, refused...)
 	changes := Compare(o.Ref(), p.run.Config, want)
+	if len(changes) > 0 {
+		p.config = &Step{Op{Verb: WriteConfig, Config: want}, Op{Verb: WriteConfig, Config: p.run.Config}}
+	}
+	for _, c := range Compare(o.Ref(), p.run.InForce, want) {
+		if !c.Effect.AtOnce() {
+			continue
+		}
+		p.takeUp = &Step{Op{Verb: TakeUp, Config: want}, Op{Verb: TakeUp, Config: p.run.InForce}}
+		if !slices.ContainsFunc(changes, func(d Change) bool { return d.Key == c.Key }) {
+			c.Why = "node.yaml says it already, and the node does not do it yet: " + c.Why
+			changes = append(changes, c)
+		}
+	}
 	p.plan.Changes = append(p.plan.Changes, changes...)
-	if len(changes) == 0 {
-		return
-	}
-	p.config = &Step{Op{Verb: WriteConfig, Config: want}, Op{Verb: WriteConfig, Config: p.run.Config}}
-	if slices.ContainsFunc(changes, func(c Change) bool { return c.Effect == Live && c.Key != "" }) {
-		p.rules = &Step{Op{Verb: SetRules, Config: want}, Op{Verb: SetRules, Config: p.run.Config}}
-	}
+	p.terms = termsOf(want)
 }
 
 // Compare lists the keys in which two configurations of a node differ, and what becomes of each.
@@ -269,6 +282,7 @@ func IntentOf(o *Object) Intent {
 	for _, r := range list(s["relays"]) {
 		in.Relays = append(in.Relays, text(r))
 	}
+	in.Budget = budgetOf(s["budget"])
 	name := o.Name
 	if l := list(s["shards"]); len(l) > 0 {
 		name = text(l[0])
@@ -337,22 +351,29 @@ func (p *planner) peerings() {
 func (p *planner) peering(o *Object) {
 	want, now := IntentOf(o), p.peer(text(o.spec()["peer"]))
 	old, _ := p.recorded(o.Ref())
+	p.withinTerms(o, &want, now)
 	if now == nil {
 		p.change(Change{Object: o.Ref(), Action: Create, Effect: Live, To: want, Why: "the peering is proposed at once"})
 		p.adds = append(p.adds, Step{Op{Verb: AddPeer, Peer: &want}, Op{Verb: EndPeer, Peer: &Intent{DID: want.DID}, Reason: "apply was undone"}})
 		return
 	}
-	before := Intent{DID: now.DID, Wants: now.Wants, Shadow: now.Shadow}
+	before := Intent{DID: now.DID, Wants: now.Wants, Shadow: now.Shadow, Budget: noneNil(now.Budget)}
 	if old != nil {
 		was := IntentOf(old)
 		before.Tier, before.Relays, before.Invitation = was.Tier, was.Relays, was.Invitation
+		if want.Budget == nil && was.Budget != nil {
+			want.Budget = map[string]int64{} // declared no longer: conduct has it again
+		}
 	}
 	n := len(p.plan.Changes)
 	if !SameWants(want.Wants, now.Wants) {
 		p.change(Change{Object: o.Ref(), Key: "wants", Action: Update, Effect: Live, From: now.Wants, To: want.Wants, Why: "the next session asks for it; the connection stays"})
 	}
 	if want.Tier != "" && want.Tier != before.Tier {
-		p.change(Change{Object: o.Ref(), Key: "spec.tier", Action: Update, Effect: Live, From: cmp.Or(before.Tier, now.Tier), To: want.Tier, Why: "the next grant opens there"})
+		p.change(Change{Object: o.Ref(), Key: "spec.tier", Action: Update, Effect: NextWindow, From: cmp.Or(before.Tier, now.Tier), To: want.Tier, Why: RuleFor("Peering", "spec.tier").Why})
+	}
+	if want.Budget != nil && !maps.Equal(want.Budget, before.Budget) {
+		p.change(Change{Object: o.Ref(), Key: "spec.budget", Action: Update, Effect: NextWindow, From: before.Budget, To: want.Budget, Why: RuleFor("Peering", "spec.budget").Why})
 	}
 	if want.Shadow != before.Shadow {
 		p.change(Change{Object: o.Ref(), Key: "spec.shadow", Action: Update, Effect: Live, From: before.Shadow, To: want.Shadow, Why: "the next verdict is held to it"})
@@ -367,9 +388,12 @@ func (p *planner) peering(o *Object) {
 
 // undeclared decides about a peering that the node has and the set does not name.
 func (p *planner) undeclared(q RunningPeer, owner, name string) {
-	back := Intent{DID: q.DID, Tier: q.Tier, Wants: q.Wants, Shadow: q.Shadow}
+	back := Intent{DID: q.DID, Tier: q.Tier, Wants: q.Wants, Shadow: q.Shadow, Budget: q.Budget}
 	end := Step{Op{Verb: EndPeer, Peer: &Intent{DID: q.DID}, Reason: "no longer declared"}, Op{Verb: AddPeer, Peer: &back}}
 	switch {
+	case p.terms.revokes(q.DID, p.run.At):
+		p.change(Change{Object: cmp.Or(name, "Peering/"+q.DID), Action: Remove, Effect: Live, From: back, Why: "spec.nodes of a GrantPolicy lists it as revoked"})
+		p.ends = append(p.ends, end)
 	case owner == p.opt.Owner:
 		p.change(Change{Object: name, Action: Remove, Effect: Live, From: back, Why: "it was applied by " + owner + " and is no longer declared"})
 		p.ends = append(p.ends, end)
@@ -400,7 +424,7 @@ func (p *planner) finish() {
 	if p.plan.Refused {
 		return
 	}
-	for _, s := range []*Step{p.config, p.rules} {
+	for _, s := range []*Step{p.config, p.takeUp} {
 		if s != nil {
 			p.plan.Steps = append(p.plan.Steps, *s)
 		}
@@ -482,8 +506,8 @@ func (o Op) String() string {
 	switch o.Verb {
 	case WriteConfig:
 		return "write node.yaml"
-	case SetRules:
-		return "change the rules of the relay face"
+	case TakeUp:
+		return "put what changed in force"
 	case AddPeer:
 		return "peer with " + o.Peer.DID
 	case EndPeer:

@@ -25,7 +25,7 @@ func newFake(t *testing.T, yaml string) *fake {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &fake{run: Running{DID: self, Config: config, Schemes: []string{"wss"}}}
+	return &fake{run: Running{DID: self, Config: config, InForce: config, Schemes: []string{"wss"}}}
 }
 
 func (f *fake) do(op Op) error {
@@ -43,11 +43,16 @@ func (f *fake) do(op Op) error {
 	switch op.Verb {
 	case WriteConfig:
 		f.run.Config = op.Config
+	case TakeUp:
+		f.run.InForce = TakeLive(f.run.InForce, op.Config)
 	case AddPeer:
 		if i := at(op.Peer.DID); i >= 0 {
 			f.run.Peers[i].Wants = op.Peer.Wants
+			if op.Peer.Budget != nil {
+				f.run.Peers[i].Budget = op.Peer.Budget
+			}
 		} else {
-			f.run.Peers = append(f.run.Peers, RunningPeer{DID: op.Peer.DID, Stage: "active", Tier: op.Peer.Tier, Wants: op.Peer.Wants, Shadow: op.Peer.Shadow})
+			f.run.Peers = append(f.run.Peers, RunningPeer{DID: op.Peer.DID, Stage: "active", Tier: op.Peer.Tier, Wants: op.Peer.Wants, Shadow: op.Peer.Shadow, Budget: op.Peer.Budget})
 		}
 	case EndPeer:
 		if i := at(op.Peer.DID); i >= 0 {
@@ -100,7 +105,7 @@ restart create MeshNode/here spec.storage.maxBytes
 	for _, s := range p.Steps {
 		verbs = append(verbs, s.Do.Verb)
 	}
-	if !slices.Equal(verbs, []string{WriteConfig, SetRules, Record}) {
+	if !slices.Equal(verbs, []string{WriteConfig, TakeUp, Record}) {
 		t.Errorf("steps %v", verbs)
 	}
 }
@@ -201,7 +206,7 @@ func TestAllOrNothing(t *testing.T) {
 	first := []string{node("  relay: {denyKinds: [4]}\n"), peering("gone", peer2, "  egress: {}\n")}
 	next := []string{node("  relay: {denyKinds: [5]}\n"), peering("p", peer1, "  ingress: {}\n")}
 	for _, late := range []bool{false, true} {
-		for _, step := range []string{"write", "change the rules", "peer with", "end the peering", "record"} {
+		for _, step := range []string{"write", "put what changed", "peer with", "end the peering", "record"} {
 			f := newFake(t, node(""))
 			f.apply(t, parse(t, first...), Options{})
 			before := string(canonical([]any{toAny(t, f.run)}))

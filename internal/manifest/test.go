@@ -198,7 +198,7 @@ func (o *Object) welcomes(subject string) (bool, string) {
 	for _, which := range []string{"nodes", "authors"} {
 		for _, v := range list(s[which]) {
 			e := object(v)
-			if text(e["subject"]) == subject {
+			if bareKey(e["subject"]) == bareKey(subject) {
 				return text(e["tier"]) != "revoked", fmt.Sprintf("spec.%s lists it as %s", which, text(e["tier"]))
 			}
 		}

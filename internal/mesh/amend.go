@@ -27,7 +27,7 @@ func (t *turn) amend(in Amend) {
 	}
 	if in.Tier != "" {
 		p.Seed = in.Tier
-		p.Stands.Tier, p.Stands.Limits, p.Stands.ZeroUntil = in.Tier, ledger.Seeded(in.Tier), 0
+		p.Stands.Tier, p.Stands.Limits, p.Stands.ZeroUntil = in.Tier, t.opens(in.Tier, ledger.Seeded(in.Tier)), 0
 	}
 	p.Stands.Limits = p.Stands.Limits.Clone()
 	if p.Caps == nil {

@@ -29,6 +29,9 @@ type AddPeer struct {
 	// Invitation is the id of an out-of-band invitation of the peer's, "" if there is none.
 	Invitation string
 	Shadow     bool // verdicts about this peer cost it nothing
+	// Budget are the limits that the operator sets for the peer, all of them: they open where they are set, and conduct raises them no further. nil leaves
+	// what is set, an empty one gives all back.
+	Budget ledger.Limits
 }
 
 // EndPeer is the operator's wish to end a peering.

@@ -47,6 +47,7 @@ type Config struct {
 	Ladder     Ladder            // zero: the ledger's
 	Standing   StandingPolicy    // which questions about others are answered
 	Capacity   strain.Counts     // totals of a window that the operator declares, nil: none
+	Terms      Terms             // what new grants say
 }
 
 // Ladder is the arithmetic that windows are priced with. A nil function is the ledger's; the simulator plants bugs here.
@@ -264,6 +265,8 @@ func (t *turn) stepMore(in Input) {
 		t.queryEnded(in)
 	case Amend:
 		t.amend(in)
+	case Govern:
+		t.govern(in)
 	case Stressed:
 		t.stressed(in)
 	case BlobAsked:

@@ -373,7 +373,8 @@ type Peer struct {
 	Accounts []Account       `json:"accounts"`      // windows that are still open
 	Digest   string          `json:"schema_digest"` // "same", "differs" or "unknown"
 	Standing ledger.Standing `json:"standing"`
-	Shadow   *Shadow         `json:"shadow,omitempty"` // verdicts cost it nothing; this is what they would have made of it
+	Caps     ledger.Limits   `json:"set_by_operator,omitempty"` // limits that the operator set
+	Shadow   *Shadow         `json:"shadow,omitempty"`          // verdicts cost it nothing; this is what they would have made of it
 }
 
 // Budget is a grant with the counters of its present window.

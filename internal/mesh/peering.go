@@ -84,10 +84,15 @@ func (t *turn) addPeer(in AddPeer) {
 	if in.Tier != "" && in.Tier != p.Seed {
 		p.Seed = in.Tier
 		if p.Stands.Limits != nil && p.Stands.Tier != spec.TierRevoked { // a person may move any tier
-			p.Stands.Tier, p.Stands.Limits, p.Stands.ZeroUntil, p.Cause = in.Tier, ledger.Seeded(in.Tier), 0, spec.CauseOperator
+			p.Stands.Tier, p.Stands.Limits, p.Stands.ZeroUntil, p.Cause = in.Tier, t.opens(in.Tier, ledger.Seeded(in.Tier)), 0, spec.CauseOperator
+			p.Stands = p.budgeted(p.Stands)
 		}
 	}
+	if in.Budget != nil {
+		t.budget(p, in.Budget)
+	}
 	p.Wants, p.InShadow = in.Wants, in.Shadow
+	t.leaveUnwanted(p)
 	t.leaveShadow(p)
 	if p.Stage == ended || p.Stage == refused {
 		p.Stage = known
@@ -234,7 +239,9 @@ func (t *turn) welcome(p *peer, body *proposeBody, invited bool) (spec.Code, str
 	if t.sheds(strain.RefusePeerings) && p.Stands.Limits == nil {
 		return spec.CodeCapacityExceeded, "this node is near what its operator declared; ask later"
 	}
-	if p.Added || invited {
+	if tier, ok := t.listed(p.Key); ok && tier == spec.TierRevoked {
+		return spec.CodePolicy, "" // the operator said so
+	} else if ok || p.Added || invited {
 		return "", ""
 	}
 	switch t.cfg.Enrolment {
@@ -271,7 +278,7 @@ func (t *turn) refresh(p *peer) {
 	if g == nil || p.Issuing || p.Stage != active {
 		return
 	}
-	same := g.Tier == p.Stands.Tier && slices.Equal(scopeLines(g.Scopes), scopeLines(t.scopes(p))) && g.Limits.Equal(t.target(p)) && g.Expiration-t.now > renewSeconds
+	same := g.Tier == p.Stands.Tier && sameScopes(g.Scopes, t.scopes(p)) && g.Limits.Equal(t.target(p)) && g.Expiration-t.now > min(renewSeconds, (g.Expiration-g.CreatedAt)/4)
 	if same || p.Cause != spec.CauseRemedy && !p.knowsCurrent() {
 		return
 	}
@@ -281,6 +288,8 @@ func (t *turn) refresh(p *peer) {
 	t.write(p)
 }
 
+func sameScopes(a, b []ledger.Scope) bool { return slices.Equal(scopeLines(a), scopeLines(b)) }
+
 // scopeLines writes scopes so that they can be compared.
 func scopeLines(scopes []ledger.Scope) (lines []string) {
 	for _, s := range scopes {
@@ -289,7 +298,7 @@ func scopeLines(scopes []ledger.Scope) (lines []string) {
 	return lines
 }
 
-// renewSeconds is how long before its end a grant is published anew.
+// renewSeconds is how long before its end a grant is published anew, if it lives four times as long.
 const renewSeconds = 7 * 86400
 
 // knows notes that the peer holds a grant of ours.
@@ -357,13 +366,23 @@ func (t *turn) grant(p *peer) *ledger.Grant {
 	g := ledger.NewGrant(t.cfg.Self, p.Key, p.Stands.Tier, t.scopes(p), at)
 	g.Window = t.cfg.Window
 	g.Limits = t.target(p)
+	k := &t.cfg.Terms
+	if k.LifetimeSeconds > 0 {
+		g.Expiration = at + k.LifetimeSeconds
+	}
+	if k.ReceiptSeconds > 0 {
+		g.ReceiptSeconds = k.ReceiptSeconds
+	}
+	if k.ReceiptBytes > 0 {
+		g.ReceiptBytes = k.ReceiptBytes
+	}
 	return g
 }
 
 // scopes says what the peer may push to us, which is what we asked of it, and what it may pull from us.
 func (t *turn) scopes(p *peer) (s []ledger.Scope) {
 	for _, w := range p.Wants {
-		if f, err := nostr.ParseFilter(w.Filter); err == nil {
+		if f, err := nostr.ParseFilter(w.Filter); err == nil && t.pushed(&w, &f) {
 			s = append(s, ledger.Scope{Direction: ledger.Push, Filter: f})
 		}
 	}

@@ -75,6 +75,7 @@ type session struct {
 	ours  bool // we began it
 	shard string
 	want  int   // index in the peer's Wants, of one that we began
+	asked Want  // and what it was begun for
 	live  bool  // reconciled: what is new goes over it, and it is no longer under way
 	since int64 // when it went live
 	heard int64 // of one that we began: when the other end last showed that it was there
@@ -108,7 +109,7 @@ func (t *turn) startIfActive(p *peer) {
 	want := p.Wants[i]
 	p.NextWant = i + 1
 	thread := t.newID()
-	t.threads[thread] = &session{peer: p.Key, ours: true, shard: want.Shard, want: i, heard: t.now}
+	t.threads[thread] = &session{peer: p.Key, ours: true, shard: want.Shard, want: i, asked: want, heard: t.now}
 	for _, b := range p.Used {
 		b.Ahead = nil // what the last session or a crash left unseen will not be seen any more: it must not hide what this one brings
 	}
@@ -227,6 +228,7 @@ func (t *turn) syncLive(in SyncLive) {
 	if s.ours {
 		p.Live++
 	}
+	t.leaveUnwanted(p) // it may have been begun for what is wanted no more
 	t.do(Tell{Peer: p.Key, What: "sync-live", Detail: syncDetail(s, SyncEnded{Have: in.Have, Need: in.Need})})
 	if s.ours || p.Waiting {
 		t.startIfActive(p) // the other interests, or ours that waited for this one

@@ -31,7 +31,7 @@ func (n *Node) Peers(now time.Time) []Peer {
 	out := []Peer{}
 	for _, p := range n.sorted() {
 		v := Peer{Key: p.Key, Stage: string(p.Stage), Tier: p.Stands.Tier, Worst: p.Worst.String(), Clean: p.Stands.CleanWindows,
-			Wants: nonNil(p.Wants), Windows: nonNil(p.Reported), Digest: "unknown", Standing: p.Stands}
+			Wants: nonNil(p.Wants), Windows: nonNil(p.Reported), Digest: "unknown", Standing: p.Stands, Caps: p.Caps.Clone()}
 		if n.shadowed(p) {
 			v.Shadow = &Shadow{Since: now.Unix(), Standing: p.Stands}
 			if p.Shadow != nil {

@@ -108,14 +108,19 @@ func (t *turn) view(subject nostr.PubKey) spec.Severity {
 // begins is the standing that a new peering starts with: what the operator vouches for or a stranger gets, lowered by the view. ok is false where
 // no grant is issued; a peer that the operator added begins as a stranger does all the same, since a person outranks what others say.
 func (t *turn) begins(p *peer) (s ledger.Standing, ok bool) {
-	want := ledger.NewStanding(spec.TierProbation)
-	if p.Seed != "" {
-		want = ledger.Standing{Tier: p.Seed, Limits: ledger.Seeded(p.Seed)}
+	want := ledger.Standing{Tier: spec.TierProbation, Limits: t.opens(spec.TierProbation, ledger.Opening(spec.TierProbation))}
+	tier := p.Seed
+	if listed, ok := t.listed(p.Key); ok && tier == "" {
+		tier = listed
 	}
+	if tier != "" {
+		want = ledger.Standing{Tier: tier, Limits: t.opens(tier, ledger.Seeded(tier))}
+	}
+	want = p.budgeted(want)
 	said, _ := ledger.Threshold(spec.TopicTransit, t.said(p.Key, t.now)) // our own finding has had its remedy
 	s, ok = ledger.Start(want, said)
 	if !ok && p.Added {
-		return ledger.NewStanding(spec.TierProbation), true
+		return p.budgeted(ledger.NewStanding(spec.TierProbation)), true
 	}
 	return s, ok
 }

@@ -19,7 +19,7 @@ func (r *Relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		r.upgrade(w, req)
 		return
 	}
-	if h, pattern := r.extra.Handler(req); pattern != "" {
+	if h, pattern := r.extra.Load().Handler(req); pattern != "" {
 		h.ServeHTTP(w, req)
 		return
 	}
@@ -54,8 +54,27 @@ func (r *Relay) OverTLS(req *http.Request) bool {
 }
 
 // Handle adds a handler beside the relay's own, by a pattern of http.ServeMux. It takes
-// precedence over all but the WebSocket.
-func (r *Relay) Handle(pattern string, h http.Handler) { r.extra.Handle(pattern, h) }
+// precedence over all but the WebSocket, and the place of one that was added by that pattern before.
+func (r *Relay) Handle(pattern string, h http.Handler) { r.rehandle(pattern, h) }
+
+// Unhandle takes back what Handle added. Requests that are being served are served to their end.
+func (r *Relay) Unhandle(pattern string) { r.rehandle(pattern, nil) }
+
+// rehandle makes the multiplexer anew: one that is in use cannot lose a pattern.
+func (r *Relay) rehandle(pattern string, h http.Handler) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if h == nil {
+		delete(r.added, pattern)
+	} else {
+		r.added[pattern] = h
+	}
+	mux := http.NewServeMux()
+	for p, h := range r.added {
+		mux.Handle(p, h)
+	}
+	r.extra.Store(mux)
+}
 
 func isUpgrade(req *http.Request) bool {
 	return headerHas(req.Header.Values("Connection"), "upgrade") && headerHas(req.Header.Values("Upgrade"), "websocket")

@@ -67,7 +67,7 @@ type Relay struct {
 	policy   policy.Chain
 	verifier nostr.Verifier
 	log      *slog.Logger
-	extra    *http.ServeMux // what the daemon adds
+	extra    atomic.Pointer[http.ServeMux] // what the daemon adds
 	info     atomic.Pointer[infoDocument]
 
 	events   *policy.Limiter
@@ -104,6 +104,7 @@ type Relay struct {
 	open  int // connections, in handshake or later
 	perIP map[netip.Addr]int
 	down  bool
+	added map[string]http.Handler // of extra, by pattern
 }
 
 // New starts a relay: its pipeline runs until Shutdown.
@@ -150,7 +151,8 @@ func New(cfg Config) (*Relay, error) {
 	r.flight.ids = make(map[nostr.ID]struct{})
 	r.m.refusedBy = make(map[policy.Prefix]int64)
 	r.m.badSubIDs = make(map[string]int64)
-	r.extra = http.NewServeMux()
+	r.added = map[string]http.Handler{}
+	r.extra.Store(http.NewServeMux())
 	var d policy.Demands
 	r.policy.Describe(&d)
 	if cfg.Off.Auth && (cfg.AuthToRead || d.AuthToWrite) {
