@@ -42,9 +42,10 @@ func TestFewFilesAndLittleMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(n.kill)
-	if log := n.log.String(); !strings.Contains(log, "LimitNOFILE") || !strings.Contains(log, "maxConnections=128") {
-		t.Errorf("the log does not say what 256 files cost:\n%s", log)
-	}
+	until(t, "the log says what 256 files cost", time.Minute, func() bool {
+		log := n.log.String()
+		return strings.Contains(log, "LimitNOFILE") && strings.Contains(log, "maxConnections=128")
+	})
 	var feed strings.Builder
 	for i := range 500 {
 		fmt.Fprintf(&feed, "note number %d %s\n", i, strings.Repeat("x", 500))

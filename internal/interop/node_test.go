@@ -28,6 +28,7 @@ func TestMain(m *testing.M) {
 	}
 	binary = filepath.Join(dir, "meshnode")
 	build := exec.Command("go", "build", "-o", dir+string(os.PathSeparator), "fleetmesh.org/fleetmesh/cmd/meshnode", "fleetmesh.org/fleetmesh/cmd/meshctl")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as it is released, whatever the tests are built with
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	code := 1
 	if err := build.Run(); err != nil {
