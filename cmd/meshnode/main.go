@@ -69,7 +69,9 @@ type cli struct {
 	Capacity capacityCmd `cmd:"" help:"What all peers together use of what you declared, and what is shed." group:"federation"`
 	Strain   strainCmd   `cmd:"" help:"What this node survived, and whom it depends on." group:"federation"`
 
-	Why     whyCmd     `cmd:"" help:"Why an event is here, or is not." group:"federation"`
+	Receipts receiptsCmd `cmd:"" help:"The receipts of a peering, window by window; --verify does their chains again." group:"federation"`
+
+	Why     whyCmd     `cmd:"" help:"Why an event is here or is not, why a peer gets what it gets, what happened in a window." group:"federation"`
 	Cluster clusterCmd `cmd:"" help:"Several real nodes on this machine: peered, fed, broken and audited." group:"federation"`
 	Sim     simCmd     `cmd:"" help:"Simulate a fleet: faulty network, crashes, adversaries and what they pay." group:"federation"`
 	Ping    pingCmd    `cmd:"" help:"Ask another node whether it is there, by DIDComm trust-ping." group:"federation"`

@@ -3,26 +3,51 @@ package main
 import (
 	"fmt"
 	"io"
+	"strconv"
+	"strings"
 	"time"
 
 	"fleetmesh.org/fleetmesh/internal/daemon"
 	"fleetmesh.org/fleetmesh/internal/identity"
+	"fleetmesh.org/fleetmesh/spec"
 )
 
 type whyCmd struct {
-	ID string `arg:"" help:"Event id, 64 hex digits."`
+	Of     string `arg:"" name:"what" help:"Id of an event, 64 hex digits; DID of a peer; or number of a window."`
+	Window int64  `help:"Of a peer: one window of it." placeholder:"N"`
 }
 
 func (c *whyCmd) Help() string {
-	return `Says whether the event is held, by which path it came through the mesh and under which grant and window, or the reason under which it was refused; and to whom it went.
+	return `Of an event: whether it is held, by which path it came through the mesh and under which grant and window, or the reason under which it was refused; and to whom it went.
+Of a peer: what binds between the two nodes now, which limits are used up and until when, the windows that cost something with their arithmetic, complaints, and what happened.
+Of a window, of one peer or of all: what came, was charged, claimed, acknowledged and found, each with its time.
 
-Example:
-  meshnode why 5c83da77af1dec6d7289834998ad7aafbd9e2191396d75ec3cc27f5a77226f36`
+Examples:
+  meshnode why 5c83da77af1dec6d7289834998ad7aafbd9e2191396d75ec3cc27f5a77226f36
+  meshnode why did:nostr:…
+  meshnode why did:nostr:… --window 497219
+  meshnode why 497219`
 }
 
 func (c *whyCmd) Run(a *app) error {
+	if strings.HasPrefix(c.Of, "did:") {
+		return whyPeer(a, daemon.WhyPeerParams{DID: c.Of, Window: c.Window})
+	}
+	if n, err := strconv.ParseInt(c.Of, 10, 64); err == nil && n > 0 && len(c.Of) < 16 {
+		if c.Window != 0 {
+			return &exit{spec.ExitUsage, "--window is for a peer: name its DID"}
+		}
+		return whyPeer(a, daemon.WhyPeerParams{Window: n})
+	}
+	if c.Window != 0 {
+		return &exit{spec.ExitUsage, "--window is for a peer: name its DID"}
+	}
+	return whyEvent(a, c.Of)
+}
+
+func whyEvent(a *app, id string) error {
 	var w daemon.Why
-	if err := a.call("why.event", daemon.WhyParams{ID: c.ID}, &w, nil); err != nil {
+	if err := a.call("why.event", daemon.WhyParams{ID: id}, &w, nil); err != nil {
 		return err
 	}
 	return a.print(w, func(out io.Writer) {

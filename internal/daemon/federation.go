@@ -253,7 +253,7 @@ func (f *federation) config(d *nostr.Event, agreement *ecdh.PrivateKey) host.Con
 		Agent: n.agent, Agreement: agreement, Dir: filepath.Dir(n.opt.Dir.Journal()), Store: n.store, View: store.View{Hide: hide},
 		Leaving: n.seams.leaving, Left: f.left, Named: f.named, Take: f.take, Publish: f.publish, Announce: f.announce, Shed: f.shed, Find: f.find, Descriptor: f.own, Known: f.tellOf, Told: f.told,
 		Invited:    func(id string, from nostr.PubKey) bool { return f.invites.redeem(id, from, host.Now().Unix()) },
-		Transports: f.carriers(), Ours: f.ladderSide(), Log: n.log,
+		Transports: f.carriers(), Ours: f.ladderSide(), Log: n.log, Noted: f.noted,
 		Mesh: mesh.Config{
 			Self: n.agent.PubKey(), Class: spec.Class(c.Class), Digest: spec.DigestHex(), Protocols: protocols(), Descriptor: d.ID,
 			Enrolment: g.Enrolment, PoWBits: g.PoWBits, Window: c.Federation.WindowSeconds, Standing: g.Standing, Capacity: c.Federation.Capacity, Shadow: g.Shadow, Serve: g.Serve, Terms: g.Terms,

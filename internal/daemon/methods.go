@@ -60,6 +60,7 @@ func (n *node) methods() map[string]control.Handler {
 		"peer.end":          method(n.peerEnd),
 		"peer.history":      method(n.peerHistory),
 		"peer.windows":      method(n.peerWindows),
+		"peer.receipts":     method(n.peerReceipts),
 		"left.event":        method(n.left),
 		"peer.standing":     method(n.peerStanding),
 		"peer.amend":        method(n.peerAmend),
@@ -67,6 +68,7 @@ func (n *node) methods() map[string]control.Handler {
 		"report.withdraw":   method(n.reportWithdraw),
 		"node.load":         method(n.carried),
 		"why.event":         method(n.why),
+		"why.peer":          method(n.whyPeer),
 		"net.ping":          method(n.ping),
 		"blobs.status":      method(n.blobs.status),
 		"blobs.erase":       method(n.blobs.erase),
@@ -249,7 +251,7 @@ func (n *node) peerHistory(ctx context.Context, p DIDParams) ([]Happened, error)
 	out := []Happened{}
 	for _, e := range list {
 		w := Happened{At: e.At.Unix(), Peer: identity.FormatDID(e.Tell.Peer), What: e.Tell.What, Window: e.Tell.Window, Code: e.Tell.Code, Detail: e.Tell.Detail}
-		if e.Tell.What == "window-closed" || e.Tell.What == "finding" {
+		if judged(e.Tell.What) {
 			w.Severity = e.Tell.Severity.String()
 		}
 		out = append(out, w)

@@ -69,7 +69,8 @@ type node struct {
 	foreign foreignWraps
 	seams   seams
 	bridges bridges
-	trail   *trail.Book // what left
+	trail   *trail.Book  // what left
+	diary   *trail.Diary // what happened with peers
 	started time.Time
 	quit    context.CancelFunc
 	log     *slog.Logger
@@ -178,10 +179,10 @@ func (n *node) serve(ctx context.Context, ln net.Listener, made bool) (err error
 		return err
 	}
 	defer n.seams.close()
-	if n.trail, err = trail.Open(n.opt.Dir.trail()); err != nil {
+	if err := n.openTrails(); err != nil {
 		return err
 	}
-	defer n.trail.Close()
+	defer n.closeTrails()
 	cfg.Policy = append(cfg.Policy.(policy.Chain), n.seams.in.Policies()...)
 	cfg.Store, cfg.Log = n.store, n.log
 	cfg.Info.Version = n.opt.Build

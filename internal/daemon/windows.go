@@ -2,12 +2,9 @@ package daemon
 
 import (
 	"context"
-	"slices"
 
-	"fleetmesh.org/fleetmesh/internal/control"
 	"fleetmesh.org/fleetmesh/internal/ledger"
 	"fleetmesh.org/fleetmesh/internal/mesh"
-	"fleetmesh.org/fleetmesh/spec"
 )
 
 // WindowsParams name a peer and, where it is not 0, one window.
@@ -34,21 +31,12 @@ type WindowLine struct {
 
 // peerWindows tells of the closed windows of a peer, oldest first.
 func (n *node) peerWindows(ctx context.Context, p WindowsParams) ([]WindowReport, error) {
-	key, err := ParseNode(p.DID)
-	if err != nil {
-		return nil, control.BadParams("%v", err)
-	}
-	h, err := n.fed.get(ctx)
+	peer, err := n.peerNamed(ctx, p.DID)
 	if err != nil {
 		return nil, err
 	}
-	peers := h.Peers()
-	i := slices.IndexFunc(peers, func(q mesh.Peer) bool { return q.Key == key })
-	if i < 0 {
-		return nil, control.Refuse(string(spec.CodePolicy), "%s is no peer of this node", p.DID)
-	}
 	out := []WindowReport{}
-	for _, w := range peers[i].Windows {
+	for _, w := range peer.Windows {
 		if p.Window == 0 || p.Window == w.Window {
 			out = append(out, reportWindow(w))
 		}

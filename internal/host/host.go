@@ -70,6 +70,7 @@ type Config struct {
 	Verifier   nostr.Verifier        // nil: nostr.NewBulkVerifier()
 	Random     io.Reader             // of blindings; nil: crypto/rand
 	Log        *slog.Logger          // nil discards
+	Noted      func(Happening)       // is told of all that happens, in order; it may be nil and must not call back
 
 	tamper  *tamper        // tests: what this node does wrong
 	observe func(*arrival) // tests: sees every message that is taken
@@ -348,7 +349,11 @@ func (h *Host) arm(at int64) {
 
 // note remembers and logs what mesh told.
 func (h *Host) note(t mesh.Tell) {
-	h.history = append(h.history, Happening{Now(), t})
+	now := Happening{Now(), t}
+	h.history = append(h.history, now)
+	if h.cfg.Noted != nil {
+		h.cfg.Noted(now)
+	}
 	if len(h.history) > historyLength {
 		h.history = append([]Happening(nil), h.history[historyLength/4:]...)
 	}

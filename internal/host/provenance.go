@@ -2,6 +2,7 @@ package host
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -114,6 +115,32 @@ func (p *Provenance) Get(id nostr.ID) (o Origin, ok bool, err error) {
 		return o, false, fmt.Errorf("read the provenance: %w", err)
 	}
 	return o, true, nil
+}
+
+// Window counts the events that came from a peer and are charged to a window of our grant to it, and names the last few.
+func (p *Provenance) Window(from nostr.PubKey, window int64, few int) (n int, last []Origin, err error) {
+	p.mu.Lock()
+	size := p.size
+	p.mu.Unlock()
+	word := fmt.Appendf(nil, `"window":%d,`, window)
+	r := bufio.NewReader(io.NewSectionReader(p.f, 0, size))
+	for {
+		line, err := r.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return n, last, nil
+		}
+		if err != nil {
+			return 0, nil, fmt.Errorf("read the provenance: %w", err)
+		}
+		var o Origin
+		if !bytes.Contains(line, word) || json.Unmarshal(line, &o) != nil || o.From != from || o.Window != window {
+			continue
+		}
+		n++
+		if last = append(last, o); len(last) > few {
+			last = last[1:]
+		}
+	}
 }
 
 // Holds reports whether an event came through the mesh.

@@ -385,7 +385,7 @@ func (t *turn) sendReceipt(p *peer, b *book) {
 	b.AskAt = t.now + min(int64(retrySeconds)<<min(b.Asks, 8), retryMost)
 	b.Asks++
 	t.do(Send{To: p.Key, Type: typ, ID: t.newID(), Thread: p.Thread, Body: b.Last, Durable: typ == spec.MsgBudgetClose})
-	t.do(Tell{Peer: p.Key, What: "receipt-sent", Window: b.Window.Epoch})
+	t.do(Tell{Peer: p.Key, What: "receipt-sent", Window: b.Window.Epoch, Slip: &Slip{Sent: true, Head: headOf(b.Last), Receipt: b.Last}})
 }
 
 // What was not answered is said again, at first after so many seconds, then ever more rarely.
@@ -414,10 +414,10 @@ func (t *turn) receipt(p *peer, in Received) {
 		b.Grant = r.Grant // a subject that was away may claim under the grant it knows; what it may use is for us to say
 	}
 	t.knows(p, r.Grant)
-	chain := b.chain(p.Key)
+	chain, slip := b.chain(p.Key), &Slip{}
 	switch err := chain.Add(r, t.now); identity.CodeOf(err) {
 	case "":
-		b.Last = r
+		b.Last, slip.Receipt = r, r
 		b.believe(p.limits(w))
 		t.account(p, false)
 	case ledger.ReceiptStale, ledger.ReceiptGap: // the answer names the head that is held
@@ -431,7 +431,8 @@ func (t *turn) receipt(p *peer, in Received) {
 		body.Seq = b.Last.Seq
 	}
 	t.do(Send{To: p.Key, Type: spec.MsgBudgetReceiptAck, ID: t.newID(), Thread: p.Thread, Body: body})
-	t.do(Tell{Peer: p.Key, What: "receipt-" + string(ack.Status), Window: r.Window})
+	slip.Head, slip.Status, slip.Measured = body.Head, ack.Status, body.Measured
+	t.do(Tell{Peer: p.Key, What: "receipt-" + string(ack.Status), Window: r.Window, Slip: slip})
 }
 
 // believe takes the peer's higher claim for a book that was taken up from the journal: a crash may have lost what was counted last, and
@@ -486,12 +487,13 @@ func (t *turn) receiptAck(p *peer, in Received) {
 		t.fault(p, in.Thread, spec.CodeMalformed)
 		return
 	}
-	t.do(Tell{Peer: p.Key, What: "receipt-acknowledged", Window: body.Window, Detail: string(body.Status)})
 	b := lookup(p.Used, body.Window)
+	known := b != nil && b.Last != nil && headOf(b.Last) == body.Head
+	t.do(acknowledged(p, &body, known))
 	if b == nil || b.Last == nil {
 		return
 	}
-	if link := b.Last.Link(); hex.EncodeToString(link[:]) != body.Head {
+	if !known {
 		return // about an older receipt; the last one goes again in time
 	}
 	b.Acked, b.Doubt, b.Asks = true, false, 0

@@ -249,6 +249,7 @@ type Tell struct {
 	Severity spec.Severity
 	Code     spec.Code
 	Detail   string
+	Slip     *Slip // of a receipt that was made, taken or answered
 }
 
 // WakeAt asks to be woken at a unix second; a later WakeAt replaces an earlier.
