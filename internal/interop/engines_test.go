@@ -48,7 +48,7 @@ func TestFaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ws.CloseNow()
-	if err := ws.Write(ctx, websocket.MessageText, []byte(`["REQ","live",{"kinds":[1]}]`)); err != nil {
+	if err := ws.Write(ctx, websocket.MessageText, []byte(`["REQ","live",{"kinds":[1,20001]}]`)); err != nil {
 		t.Fatal(err)
 	}
 	await := func(what string) {
@@ -69,6 +69,9 @@ func TestFaces(t *testing.T) {
 		mustRun(t, "", "event", "--content", note, "--relay", faces[0].url)
 		await(note)
 	}
+	ephemeral := "passing " + strings.Repeat("across ", 3000) // more than one notice of the database takes
+	mustRun(t, "", "event", "--kind", "20001", "--content", ephemeral, "--relay", faces[0].url)
+	await(ephemeral)
 	a := mustRun(t, "", "store", "fingerprint", "--dir", faces[0].dir, `{"kinds":[1]}`)
 	if b := mustRun(t, "", "store", "fingerprint", "--dir", faces[1].dir, `{"kinds":[1]}`); a != b || !strings.Contains(a, "20") {
 		t.Errorf("fingerprints %q and %q", a, b)

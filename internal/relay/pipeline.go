@@ -195,11 +195,12 @@ func gatherBatches(ch <-chan []*offer, batch []*offer) []*offer {
 }
 
 // commit gives the batch to the store. Ephemeral events do not go there, so they
-// pass even when the store takes nothing; nor do those that it holds already.
+// pass even when the store takes nothing, here and to other faces of it; nor do those that it holds already.
 func (r *Relay) commit(batch []*offer) []Verdict {
 	verdicts := make([]Verdict, len(batch))
 	events := make([]*nostr.Event, 0, len(batch))
 	at := make([]int, 0, len(batch))
+	var passing []*nostr.Event
 	now := r.now().Unix()
 	for i, o := range batch {
 		if o.held {
@@ -209,10 +210,14 @@ func (r *Relay) commit(batch []*offer) []Verdict {
 		if o.event.Kind.IsEphemeral() {
 			verdicts[i] = verdictOf(store.Ephemeral)
 			r.m.Ephemeral.Add(1)
+			passing = append(passing, o.event)
 			continue
 		}
 		events = append(events, o.event)
 		at = append(at, i)
+	}
+	if to, ok := r.cfg.Store.(store.Passer); ok && len(passing) > 0 {
+		to.Pass(passing)
 	}
 	if len(events) == 0 {
 		return verdicts

@@ -112,6 +112,12 @@ type Prefetcher interface {
 	Prefetch(ctx context.Context, ids []nostr.ID, now int64) error
 }
 
+// Passer is a Store that several processes share. Pass hands ephemeral events, which no store keeps, to whoever listens at the others. It does not
+// wait, and drops what is too much: nobody is owed an ephemeral event.
+type Passer interface {
+	Pass(events []*nostr.Event)
+}
+
 // Stats describes a store. Bytes are octets on disk (0 for Memory). Its JSON keys are stable.
 type Stats struct {
 	Events     int64  `json:"events"` // live events

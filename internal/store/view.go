@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"iter"
 	"slices"
 	"strings"
 	"unicode"
@@ -77,27 +78,36 @@ func (t Terms) Match(e *nostr.Event) bool {
 	}
 	found := make([]bool, len(t))
 	left := len(t)
-	scan := func(s string) {
-		for w := range words(s) {
-			if i := slices.Index(t, w); i >= 0 && !found[i] {
-				found[i] = true
-				left--
-				if left == 0 {
+	for w := range WordsOf(e) {
+		if i := slices.Index(t, w); i >= 0 && !found[i] {
+			found[i] = true
+			if left--; left == 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// WordsOf yields the words by which a search finds e, in the form of Terms; one may come several times.
+func WordsOf(e *nostr.Event) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for w := range words(e.Content) {
+			if !yield(w) {
+				return
+			}
+		}
+		for _, tag := range e.Tags {
+			if len(tag) < 2 || !isTextTag(tag[0]) {
+				continue
+			}
+			for w := range words(tag[1]) {
+				if !yield(w) {
 					return
 				}
 			}
 		}
 	}
-	scan(e.Content)
-	for _, tag := range e.Tags {
-		if left == 0 {
-			break
-		}
-		if len(tag) > 1 && isTextTag(tag[0]) {
-			scan(tag[1])
-		}
-	}
-	return left == 0
 }
 
 func isTextTag(name string) bool {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -44,8 +45,22 @@ const (
 )
 
 // Foreign calls live with the events that other faces of the database stored after an arrival number, in the order of their arrival, until
-// the context ends. Where the connection is lost it comes back and takes up what came meanwhile. report hears of such losses.
+// the context ends; their ephemeral events come too, while they are passed. Where the connection is lost it comes back and takes up what came meanwhile. report hears of such losses.
 func (s *Store) Foreign(ctx context.Context, after uint64, live func([]*nostr.Event), report func(error)) error {
+	ctx, stop := context.WithCancel(ctx)
+	var telling sync.WaitGroup
+	defer telling.Wait()
+	defer stop()
+	telling.Go(func() {
+		for {
+			select {
+			case err := <-s.failed:
+				report(err)
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
 	for wait := backOff; ctx.Err() == nil; {
 		began := time.Now()
 		err := s.listen(ctx, &after, live)
@@ -76,17 +91,22 @@ func (s *Store) listen(ctx context.Context, after *uint64, live func([]*nostr.Ev
 		defer cancel()
 		err = errors.Join(err, conn.Close(closing))
 	}()
-	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
+	if _, err := conn.Exec(ctx, "LISTEN "+channel+"; LISTEN "+passChannel); err != nil {
 		return err
 	}
 	// What was stored between the last look and LISTEN has no notice.
 	if err := s.take(ctx, after, live); err != nil {
 		return err
 	}
+	var piece assembly
 	for {
 		got, err := conn.WaitForNotification(ctx)
 		if err != nil {
 			return err
+		}
+		if got.Channel == passChannel {
+			s.hear(&piece, got.Payload, live)
+			continue
 		}
 		n, err := parseNotice(got.Payload)
 		if err != nil {

@@ -1,5 +1,5 @@
 // Package postgres is the event store in a PostgreSQL database, for those who outgrow one machine: several nodes serve one database,
-// and an event that one of them stores reaches the live subscriptions of all (LISTEN/NOTIFY).
+// and an event that comes to one of them, stored or ephemeral, reaches the live subscriptions of all (LISTEN/NOTIFY).
 package postgres
 
 import (
@@ -9,12 +9,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"fleetmesh.org/fleetmesh/internal/store/sqlstore"
+	"fleetmesh.org/fleetmesh/nostr"
 )
 
 // writersLock is the advisory lock that the one writer holds, over all faces of a database: arrival numbers follow the order of commits.
@@ -23,7 +25,10 @@ const writersLock = 0x666c656574 // "fleet"
 // Store is a face of the database.
 type Store struct {
 	*sqlstore.Store
-	config *pgx.ConnConfig
+	config  *pgx.ConnConfig
+	db      *sql.DB
+	passing chan *nostr.Event // ephemeral, to the other faces
+	failed  chan error        // to pass them; Foreign tells
 }
 
 // Open opens the store in a database, making its tables where there are none. url is a connection URL or a keyword string, as libpq takes
@@ -43,7 +48,16 @@ func Open(ctx context.Context, url string, opt sqlstore.Options) (*Store, error)
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	return &Store{Store: s, config: config}, nil
+	out := &Store{Store: s, config: config, db: db, passing: make(chan *nostr.Event, passWaiting), failed: make(chan error, 1)}
+	passing, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { out.pass(passing) })
+	s.OnClose(func() error {
+		stop()
+		running.Wait()
+		return nil
+	})
+	return out, nil
 }
 
 // newFace draws the number of a face; two that are equal would hide each other's events from their live subscriptions.
@@ -56,6 +70,20 @@ func newFace() int64 {
 func dialect(face int64) sqlstore.Dialect {
 	return sqlstore.Dialect{
 		Name: "postgres", Bytes: "BYTEA", Integer: "BIGINT", Numbered: true,
+		Words: sqlstore.Words{
+			Tables: []string{`CREATE TABLE IF NOT EXISTS words (seq BIGINT PRIMARY KEY, words BIGINT[] NOT NULL)`,
+				`CREATE INDEX IF NOT EXISTS words_words ON words USING gin (words)`},
+			Add:  `INSERT INTO words (seq, words) VALUES `,
+			Drop: `DELETE FROM words WHERE seq IN`,
+			Find: `SELECT w.seq FROM words w WHERE w.words @> ?::bigint[]`,
+			Arg: func(hashes []uint64) any {
+				out := make([]int64, len(hashes))
+				for i, h := range hashes {
+					out[i] = int64(h)
+				}
+				return out
+			},
+		},
 		Lock: func(ctx context.Context, tx *sql.Tx) error {
 			_, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(writersLock))
 			return err

@@ -1,5 +1,5 @@
 // Package sqlite is the event store in one SQLite file, in pure Go: for operators who want their events in a file that every
-// tool can open. It is slower than the event log, and a set for NIP-77 costs a read of all its items.
+// tool can open. It is slower than the event log, and the first set of a filter for NIP-77 costs a read of all its items.
 package sqlite
 
 import (
@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	driver "modernc.org/sqlite"
 
@@ -52,6 +53,13 @@ func dsn(path, lock string) string {
 
 var dialect = sqlstore.Dialect{
 	Name: "sqlite", Bytes: "BLOB", Integer: "INTEGER", Suffix: " WITHOUT ROWID",
+	Words: sqlstore.Words{
+		Tables: []string{`CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5(hashes, content='', contentless_delete=1, detail=none, tokenize='ascii')`},
+		Add:    `INSERT INTO words (rowid, hashes) VALUES `,
+		Drop:   `DELETE FROM words WHERE rowid IN`,
+		Find:   `SELECT rowid FROM words WHERE words MATCH ?`,
+		Arg:    tokens,
+	},
 	Size: func(ctx context.Context, db *sql.DB) (n int64, err error) {
 		err = db.QueryRowContext(ctx, `SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()`).Scan(&n)
 		return n, err
@@ -61,4 +69,17 @@ var dialect = sqlstore.Dialect{
 		var e *driver.Error
 		return errors.As(err, &e) && e.Code()&0xff == sqliteFull
 	},
+}
+
+// tokens writes hashes as what FTS5 takes for words, and in a search for words that must all be there.
+func tokens(hashes []uint64) any {
+	b := make([]byte, 0, 14*len(hashes))
+	for i, h := range hashes {
+		if i > 0 {
+			b = append(b, ' ')
+		}
+		b = append(b, 'w') // so that none reads as a word of the search language
+		b = strconv.AppendUint(b, h, 36)
+	}
+	return string(b)
 }

@@ -102,7 +102,7 @@ func (d *draft) Held(id nostr.ID) (*nostr.Event, error) {
 
 // Current implements store.State.
 func (d *draft) Current(a nostr.Address) (store.Held, bool) {
-	key := addressOf(a)
+	key := store.AddressKey(a)
 	if _, ok := d.current[key]; !ok {
 		d.fail(d.loadCurrent([][32]byte{key}))
 	}
@@ -133,7 +133,7 @@ func (d *draft) Asked(id nostr.ID, by nostr.PubKey) bool {
 
 // DeletedUpTo implements store.State.
 func (d *draft) DeletedUpTo(a nostr.Address) (int64, bool) {
-	key := addressOf(a)
+	key := store.AddressKey(a)
 	if _, ok := d.bounds[key]; !ok {
 		d.fail(d.loadBounds([][32]byte{key}))
 	}
@@ -142,7 +142,7 @@ func (d *draft) DeletedUpTo(a nostr.Address) (int64, bool) {
 
 // Floor implements store.State.
 func (d *draft) Floor(a nostr.Address) (store.Version, bool) {
-	k := d.floor(addressOf(a))
+	k := d.floor(store.AddressKey(a))
 	return k.value, k.found
 }
 
@@ -176,7 +176,7 @@ func (d *draft) apply(c *store.Change) error {
 	}
 	for _, a := range c.Bounds {
 		if t, ok := d.DeletedUpTo(a); !ok || t < e.CreatedAt {
-			d.bounds[addressOf(a)] = known[int64]{e.CreatedAt, true, true}
+			d.bounds[store.AddressKey(a)] = known[int64]{e.CreatedAt, true, true}
 		}
 	}
 	for _, f := range c.Floors {
@@ -190,7 +190,7 @@ func (d *draft) apply(c *store.Change) error {
 		d.fresh = append(d.fresh, e.ID)
 		d.unrefuse(e.ID)
 		if a, ok := e.Address(); ok {
-			d.current[addressOf(a)] = known[store.Held]{value: store.HeldOf(e), found: true}
+			d.current[store.AddressKey(a)] = known[store.Held]{value: store.HeldOf(e), found: true}
 		}
 	}
 	if c.Vanish {
@@ -223,7 +223,7 @@ func (d *draft) vanish(e *nostr.Event) error {
 }
 
 func (d *draft) raise(f store.Floor) {
-	key := addressOf(f.Address)
+	key := store.AddressKey(f.Address)
 	if k := d.floor(key); !k.found || f.Version.Beats(k.value) {
 		d.floors[key] = known[store.Version]{f.Version, true, true}
 	}
@@ -236,7 +236,7 @@ func (d *draft) drop(id nostr.ID, reason string) error {
 	}
 	d.slot(id).held = false
 	if a, ok := e.Address(); ok {
-		key := addressOf(a)
+		key := store.AddressKey(a)
 		if cur, ok := d.Current(a); ok && cur.ID == id {
 			d.current[key] = known[store.Held]{}
 		}

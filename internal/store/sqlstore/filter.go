@@ -30,6 +30,13 @@ func addIn[T any](c *clause, before string, values []T, arg func(T) any, after s
 
 func (c *clause) String() string { return strings.Join(c.text, " AND ") }
 
+// search adds the condition that an event has all the words.
+func (c *clause) search(w Words, terms store.Terms) {
+	if len(terms) > 0 {
+		c.add("e.seq IN ("+w.Find+")", w.Arg(store.WordKeys(slices.Values(terms))))
+	}
+}
+
 func kindArg(k nostr.Kind) any { return int64(k) }
 
 // parts says which conditions of a filter a clause holds; an arm leaves out what it is driven by.
@@ -67,7 +74,7 @@ func residual(f *nostr.Filter, p parts, now int64) clause {
 
 func termArg(letter byte) func(string) any {
 	return func(v string) any {
-		term := termOf(letter, v)
+		term := store.TagKey(letter, v)
 		return term[:]
 	}
 }
@@ -131,7 +138,7 @@ func split[T any](values []T, n int, rest clause, drive func(*clause, []T)) []ar
 func tagArms(f *nostr.Filter, now int64) []arm {
 	t := f.Tags[0]
 	out := split(t.Values, 1, residual(f, parts{true, true, false, false}, now), func(c *clause, v []string) {
-		term := termOf(t.Letter, v[0])
+		term := store.TagKey(t.Letter, v[0])
 		c.add("t.term = ?", term[:])
 		if f.Kinds != nil {
 			addIn(c, "t.kind", f.Kinds, kindArg, "")

@@ -9,6 +9,7 @@ import (
 
 	"fleetmesh.org/fleetmesh/internal/store"
 	"fleetmesh.org/fleetmesh/nostr"
+	"fleetmesh.org/fleetmesh/nostr/negentropy"
 )
 
 // Insert implements store.Store. The batch is one transaction.
@@ -109,15 +110,48 @@ func (d *draft) flush() error {
 }
 
 func (d *draft) remove(ids []nostr.ID) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	last, err := d.take("gone", len(ids))
+	if err != nil {
+		return err
+	}
+	n := last - int64(len(ids))
 	for part := range slices.Chunk(ids, portion) {
+		var args []any
+		among := ` IN ` + in(&args, part, octets)
+		var items []negentropy.Item
+		err := d.s.each(d.ctx, d.tx, `SELECT created_at, id FROM events WHERE id`+among, args, func(rows *sql.Rows) error {
+			var at int64
+			var id sql.RawBytes
+			if err := rows.Scan(&at, &id); err != nil {
+				return err
+			}
+			items = append(items, negentropy.Item{Time: uint64(at)})
+			return fill(&items[len(items)-1].ID, id)
+		})
+		if err != nil {
+			return err
+		}
+		var gone [][]any
+		for i := range items {
+			n++
+			gone = append(gone, []any{n, int64(items[i].Time), items[i].ID[:]})
+		}
+		if err := d.rows(`INSERT INTO gone (n, created_at, id) VALUES `, "", gone); err != nil {
+			return err
+		}
+		if err := d.exec(d.s.dialect.Words.Drop+` (SELECT seq FROM events WHERE id`+among+`)`, args); err != nil {
+			return err
+		}
 		for _, table := range []string{"tags", "events"} {
-			var args []any
-			if err := d.exec(`DELETE FROM `+table+` WHERE id IN `+in(&args, part, octets), args); err != nil {
+			if err := d.exec(`DELETE FROM `+table+` WHERE id`+among, args); err != nil {
 				return err
 			}
 		}
 	}
-	return nil
+	return d.exec(`DELETE FROM gone WHERE n <= ?`, []any{last - goneKept})
 }
 
 func (d *draft) exec(q string, args []any) error {
@@ -134,18 +168,19 @@ func (d *draft) add(ids []nostr.ID) error {
 	if err != nil {
 		return err
 	}
-	var events, tags [][]any
+	var events, tags, words [][]any
 	for i, id := range ids {
 		e := d.slots[id].event
 		h := store.HeldOf(e)
 		var address any
 		if a, ok := e.Address(); ok {
-			key := addressOf(a)
+			key := store.AddressKey(a)
 			address = key[:]
 		}
 		seq := last - int64(len(ids)-1-i)
 		events = append(events, []any{id[:], seq, d.s.opt.Face, e.CreatedAt, int64(e.Kind), e.PubKey[:], address, h.Expires, e.JSON()})
-		for _, term := range termsOf(e) {
+		words = append(words, d.s.dialect.Words.row(seq, e)...)
+		for _, term := range store.TagKeys(e) {
 			tags = append(tags, []any{term[:], e.CreatedAt, id[:], int64(e.Kind)})
 		}
 	}
@@ -153,6 +188,9 @@ func (d *draft) add(ids []nostr.ID) error {
 		return err
 	}
 	if err := d.rows(`INSERT INTO tags (term, created_at, id, kind) VALUES `, "", tags); err != nil {
+		return err
+	}
+	if err := d.rows(d.s.dialect.Words.Add, "", words); err != nil {
 		return err
 	}
 	if d.s.dialect.Committing == nil {

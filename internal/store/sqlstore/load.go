@@ -94,7 +94,7 @@ func (d *draft) foresee(events []*nostr.Event) error {
 		asks = append(asks, ask{e.ID, e.PubKey})
 		keys = append(keys, e.PubKey)
 		if a, ok := e.Address(); ok {
-			addresses = append(addresses, addressOf(a))
+			addresses = append(addresses, store.AddressKey(a))
 		}
 		if e.Kind == 1059 {
 			for v := range e.TagValues("p") {
@@ -258,7 +258,7 @@ func (d *draft) loadFloors(keys [][32]byte) error {
 // covered lists the events in the database that a vanish of key up to a time may cover: those of the key, and gift wraps to it.
 func (d *draft) covered(key nostr.PubKey, until int64) ([]nostr.ID, error) {
 	var out []nostr.ID
-	term := termOf('p', key.String())
+	term := store.TagKey('p', key.String())
 	q := `SELECT id FROM events WHERE pubkey = ? AND created_at <= ? UNION SELECT id FROM tags WHERE term = ? AND kind = 1059 AND created_at <= ?`
 	err := d.s.each(d.ctx, d.tx, q, []any{key[:], until, term[:], until}, func(rows *sql.Rows) error {
 		var id nostr.ID

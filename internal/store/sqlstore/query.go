@@ -11,7 +11,6 @@ import (
 
 	"fleetmesh.org/fleetmesh/internal/store"
 	"fleetmesh.org/fleetmesh/nostr"
-	"fleetmesh.org/fleetmesh/nostr/negentropy"
 )
 
 // pageRows is how many events are read at a time: an answer of any length holds no more, and no transaction while its reader is slow.
@@ -40,7 +39,7 @@ func (s *Store) cursor(ctx context.Context, f *nostr.Filter, view *store.View, l
 	c := &cursor{s: s, ctx: ctx, f: f, view: view, terms: store.ParseSearch(f.Search), now: now, left: -1, size: pageRows, done: f.MatchesNothing()}
 	if limits && f.Limit != nil {
 		c.left = max(0, *f.Limit)
-		if len(c.terms) == 0 && len(view.Hide) == 0 {
+		if len(view.Hide) == 0 {
 			c.size = min(c.size, max(1, c.left))
 		}
 	}
@@ -51,6 +50,9 @@ func (s *Store) cursor(ctx context.Context, f *nostr.Filter, view *store.View, l
 		for i := range c.arms {
 			addIn(&c.arms[i].clause, "e.kind NOT", view.Hide, kindArg, "")
 		}
+	}
+	for i := range c.arms {
+		c.arms[i].search(s.dialect.Words, c.terms)
 	}
 	return c
 }
@@ -244,60 +246,6 @@ func (s *Store) merge(ctx context.Context, filters []nostr.Filter, view *store.V
 
 func placeOf(e *nostr.Event) place { return place{e.CreatedAt, e.ID} }
 
-// items lists the events of any of the filters as a set has them, limits ignored.
-func (s *Store) items(ctx context.Context, filters []nostr.Filter, view *store.View, now int64) ([]negentropy.Item, error) {
-	var out []negentropy.Item
-	for i := range filters {
-		f := &filters[i]
-		if f.MatchesNothing() {
-			continue
-		}
-		open, hidden := visible(f, view)
-		looked := []*nostr.Filter{hidden}
-		if len(store.ParseSearch(f.Search)) > 0 {
-			looked = append(looked, open)
-		} else if err := s.listed(ctx, open, view, now, &out); err != nil {
-			return nil, err
-		}
-		for _, f := range looked {
-			if f == nil {
-				continue
-			}
-			for e, err := range s.merge(ctx, []nostr.Filter{*f}, view, false, now) {
-				if err != nil {
-					return nil, err
-				}
-				out = append(out, negentropy.Item{Time: uint64(e.CreatedAt), ID: e.ID})
-			}
-		}
-	}
-	return out, nil
-}
-
-// listed appends what the tables alone can tell: the events of a filter that are of no hidden kind.
-func (s *Store) listed(ctx context.Context, f *nostr.Filter, view *store.View, now int64, out *[]negentropy.Item) error {
-	c, err := whole(f, now)
-	if err != nil {
-		return err
-	}
-	if len(view.Hide) > 0 {
-		addIn(&c, "e.kind NOT", view.Hide, kindArg, "")
-	}
-	return s.each(ctx, s.read, "SELECT e.created_at, e.id FROM events e WHERE "+c.String(), c.args, func(r *sql.Rows) error {
-		var at int64
-		var id sql.RawBytes
-		if err := r.Scan(&at, &id); err != nil {
-			return err
-		}
-		it := negentropy.Item{Time: uint64(at)}
-		if err := fill(&it.ID, id); err != nil {
-			return err
-		}
-		*out = append(*out, it)
-		return nil
-	})
-}
-
 // Count implements store.Store.
 func (s *Store) Count(ctx context.Context, filters []nostr.Filter, view store.View, now int64) (int, error) {
 	if err := s.check(ctx); err != nil {
@@ -318,55 +266,15 @@ func (s *Store) Count(ctx context.Context, filters []nostr.Filter, view store.Vi
 		}
 		return n, nil
 	}
-	items, err := s.items(ctx, filters, &view, now)
+	set, err := s.items(ctx, filters, &view, now)
 	if err != nil {
 		return 0, err
 	}
-	seen := make(map[nostr.ID]struct{}, len(items))
-	for _, it := range items {
+	seen := make(map[nostr.ID]struct{}, len(set.items))
+	for _, it := range set.items {
 		seen[it.ID] = struct{}{}
 	}
 	return len(seen), nil
-}
-
-// Set implements store.Store. It costs a read of all its items: 40 octets of memory and some microseconds each.
-func (s *Store) Set(ctx context.Context, filters []nostr.Filter, view store.View, now int64) (negentropy.Set, func(), error) {
-	if err := s.check(ctx); err != nil {
-		return nil, nil, err
-	}
-	items, err := s.items(ctx, filters, &view, now)
-	if err != nil {
-		return nil, nil, err
-	}
-	slices.SortFunc(items, func(a, b negentropy.Item) int {
-		return cmp.Or(cmp.Compare(a.Time, b.Time), bytes.Compare(a.ID[:], b.ID[:]))
-	})
-	items = slices.CompactFunc(items, func(a, b negentropy.Item) bool { return a.ID == b.ID })
-	return negentropy.NewVector(items), func() {}, nil
-}
-
-// FingerprintRange implements store.Store.
-func (s *Store) FingerprintRange(ctx context.Context, f nostr.Filter, since, until, now int64) ([16]byte, error) {
-	set, release, err := s.Set(ctx, []nostr.Filter{store.Within(f, since, until)}, store.View{}, now)
-	if err != nil {
-		return [16]byte{}, err
-	}
-	defer release()
-	return negentropy.RangeFingerprint(set, 0, set.Len()), nil
-}
-
-// EnumerateRange implements store.Store.
-func (s *Store) EnumerateRange(ctx context.Context, f nostr.Filter, since, until, now int64) ([]nostr.ID, error) {
-	set, release, err := s.Set(ctx, []nostr.Filter{store.Within(f, since, until)}, store.View{}, now)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
-	ids := make([]nostr.ID, set.Len())
-	for i := range ids {
-		ids[i] = set.Item(i).ID
-	}
-	return ids, nil
 }
 
 // Arrivals implements store.Store.
@@ -385,22 +293,7 @@ func (s *Store) arrivals(ctx context.Context, q string, after uint64, more ...an
 			var page []store.Arrival
 			err := s.check(ctx)
 			if err == nil {
-				args := append(append([]any{int64(after)}, more...), pageRows)
-				err = s.each(ctx, s.read, q, args, func(r *sql.Rows) error {
-					var a store.Arrival
-					var body []byte
-					var id sql.RawBytes
-					var got nostr.ID
-					if err := r.Scan(&a.Seq, &id, &body); err != nil {
-						return err
-					}
-					err := fill(&got, id)
-					if err == nil {
-						a.Event, err = parse(got, body)
-					}
-					page = append(page, a)
-					return err
-				})
+				page, err = s.page(ctx, s.read, q, append([]any{int64(after)}, more...)...)
 			}
 			if err != nil {
 				yield(store.Arrival{}, err)
@@ -417,4 +310,25 @@ func (s *Store) arrivals(ctx context.Context, q string, after uint64, more ...an
 			}
 		}
 	}
+}
+
+// page reads arrivals by a query whose last parameter is their greatest number.
+func (s *Store) page(ctx context.Context, from querier, q string, args ...any) ([]store.Arrival, error) {
+	var page []store.Arrival
+	err := s.each(ctx, from, q, append(args, pageRows), func(r *sql.Rows) error {
+		var a store.Arrival
+		var body []byte
+		var id sql.RawBytes
+		var got nostr.ID
+		if err := r.Scan(&a.Seq, &id, &body); err != nil {
+			return err
+		}
+		err := fill(&got, id)
+		if err == nil {
+			a.Event, err = parse(got, body)
+		}
+		page = append(page, a)
+		return err
+	})
+	return page, err
 }

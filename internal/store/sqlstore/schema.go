@@ -2,24 +2,21 @@ package sqlstore
 
 import (
 	"context"
-	"crypto/sha256"
 	"database/sql"
-	"encoding/binary"
 	"fmt"
 	"strconv"
 	"strings"
-
-	"fleetmesh.org/fleetmesh/nostr"
 )
 
-// format is the version of the tables. A newer one is refused, so that an older program never spoils it.
-const format = 1
+// format is the version of the tables. A newer one is refused, so that an older program never spoils it. Format 2 brought the words
+// of events and the list of what went.
+const format = 2
 
 // tableStatements make the tables. Times are unix seconds; keys, ids and signatures raw octets; expires is store.NoExpiry where an event has no
 // end. tags has a row for each single-letter tag of an event, by which filters find it.
 func (d *Dialect) tableStatements() []string {
 	b, i, x := d.Bytes, d.Integer, d.Suffix
-	return []string{
+	return append([]string{
 		`CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value ` + i + ` NOT NULL)` + x,
 		`CREATE TABLE IF NOT EXISTS events (id ` + b + ` PRIMARY KEY, seq ` + i + ` NOT NULL, face ` + i + ` NOT NULL, created_at ` + i + ` NOT NULL, kind ` + i + ` NOT NULL,
  pubkey ` + b + ` NOT NULL, address ` + b + `, expires ` + i + ` NOT NULL, body ` + b + ` NOT NULL)`,
@@ -38,7 +35,8 @@ func (d *Dialect) tableStatements() []string {
 		`CREATE TABLE IF NOT EXISTS bounds (address ` + b + ` PRIMARY KEY, until ` + i + ` NOT NULL)` + x,
 		`CREATE TABLE IF NOT EXISTS floors (address ` + b + ` PRIMARY KEY, created_at ` + i + ` NOT NULL, id ` + b + ` NOT NULL)` + x,
 		`CREATE TABLE IF NOT EXISTS vanished (pubkey ` + b + ` PRIMARY KEY, until ` + i + ` NOT NULL)` + x,
-	}
+		`CREATE TABLE IF NOT EXISTS gone (n ` + i + ` PRIMARY KEY, created_at ` + i + ` NOT NULL, id ` + b + ` NOT NULL)`,
+	}, d.Words.Tables...)
 }
 
 // prepare makes the tables, or refuses those of a newer program.
@@ -49,7 +47,7 @@ func (s *Store) prepare(ctx context.Context) error {
 				return s.failure("make the tables", err)
 			}
 		}
-		for name, value := range map[string]int64{"format": format, "seq": 0, "place": 0} {
+		for name, value := range map[string]int64{"format": format, "seq": 0, "place": 0, "gone": 0} {
 			if _, err := tx.ExecContext(ctx, s.bind(`INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO NOTHING`), name, value); err != nil {
 				return s.failure("make the tables", err)
 			}
@@ -60,6 +58,9 @@ func (s *Store) prepare(ctx context.Context) error {
 		}
 		if have > format {
 			return fmt.Errorf("the tables are of format %d, and this program knows up to %d: use a newer one", have, format)
+		}
+		if have < 2 {
+			return s.addWords(ctx, tx)
 		}
 		return nil
 	})
@@ -105,38 +106,3 @@ func in[T any](args *[]any, values []T, arg func(T) any) string {
 	}
 	return list(n)
 }
-
-// termOf is what a tag value is found by: its hash, since the length of a value has no bound but that of an index entry has.
-func termOf(letter byte, value string) [16]byte {
-	h := sha256.New()
-	h.Write([]byte{letter})
-	h.Write([]byte(value))
-	return [16]byte(h.Sum(nil)[:16])
-}
-
-// addressOf is the key of an address, of bounded length too.
-func addressOf(a nostr.Address) [32]byte {
-	h := sha256.New()
-	h.Write(binary.BigEndian.AppendUint16(nil, uint16(a.Kind)))
-	h.Write(a.PubKey[:])
-	h.Write([]byte(a.D))
-	return [32]byte(h.Sum(nil))
-}
-
-// termsOf lists the terms of an event, each once.
-func termsOf(e *nostr.Event) [][16]byte {
-	var out [][16]byte
-	seen := make(map[[16]byte]bool)
-	for _, t := range e.Tags {
-		if len(t) < 2 || len(t[0]) != 1 || !letter(t[0][0]) {
-			continue
-		}
-		if term := termOf(t[0][0], t[1]); !seen[term] {
-			seen[term] = true
-			out = append(out, term)
-		}
-	}
-	return out
-}
-
-func letter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }

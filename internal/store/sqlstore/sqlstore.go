@@ -22,6 +22,8 @@ type Dialect struct {
 	Bytes, Integer, Suffix string
 	// Numbered says that parameters are written $1, $2, … and not ?.
 	Numbered bool
+	// Words is how the words of events are indexed for a search (NIP-50).
+	Words Words
 	// Lock makes the transaction the only one that writes, across processes, until it ends; nil if it is so from the start.
 	Lock func(ctx context.Context, tx *sql.Tx) error
 	// Committing runs last in a transaction that gave out the arrival numbers first to last; nil for nothing.
@@ -38,6 +40,7 @@ type Options struct {
 	MaxBytes int64    // octets that the database may hold; 0: no limit
 	Advisory int      // remembered refusals of the bounded reasons; 0: store.DefaultAdvisory
 	Face     int64    // which of several processes on one database this is; 0 if there is only one
+	SetItems int      // items of the sets that are kept for the next NIP-77 session, 40 octets each; 0: 1,048,576
 }
 
 // Store is an event store in a SQL database.
@@ -55,6 +58,7 @@ type Store struct {
 	sized   time.Time // when size was measured
 	closed  atomic.Bool
 	closers []func() error
+	sets    sets
 }
 
 var _ store.Store = (*Store)(nil)
@@ -65,7 +69,11 @@ func Open(ctx context.Context, write, read *sql.DB, d Dialect, opt Options) (*St
 	if opt.Advisory == 0 {
 		opt.Advisory = store.DefaultAdvisory
 	}
+	if opt.SetItems == 0 {
+		opt.SetItems = 1 << 20
+	}
 	s := &Store{dialect: d, opt: opt, rules: store.Rules{OwnURLs: opt.OwnURLs}, write: write, read: read}
+	s.sets.most = opt.SetItems
 	if err := s.prepare(ctx); err != nil {
 		return nil, fmt.Errorf("open the %s store: %w", d.Name, err)
 	}

@@ -178,6 +178,9 @@ func (w *World) Filter() nostr.Filter {
 	}
 	if w.Rand.IntN(15) == 0 {
 		f.Search = lexicon[w.Rand.IntN(len(lexicon))]
+		if w.Rand.IntN(3) == 0 { // a second word, and an extension that nobody knows
+			f.Search = strings.ToUpper(f.Search) + ", " + lexicon[w.Rand.IntN(len(lexicon))] + " sort:new"
+		}
 	}
 	if w.Rand.IntN(60) == 0 {
 		f.Kinds = []nostr.Kind{}

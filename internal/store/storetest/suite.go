@@ -28,6 +28,10 @@ func Run(t *testing.T, open Opener, volatile bool) {
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprintf("seed%d", seed), func(t *testing.T) {
 			m := &model{t: t, w: NewWorld(seed, 12, 400), open: open, dir: t.TempDir(), now: Start + 10, oracle: store.NewMemory()}
+			for range 3 {
+				m.again = append(m.again, again{m.w.Filter(), m.w.View()})
+			}
+			m.again[0].filter = nostr.Filter{}
 			m.s = open(t, m.dir)
 			defer func() { m.ok(m.s.Close()) }()
 			for range steps {
@@ -46,6 +50,12 @@ type model struct {
 	s      store.Store
 	oracle *store.Memory
 	now    int64
+	again  []again // asked for over and over: an engine may keep what it answered
+}
+
+type again struct {
+	filter nostr.Filter
+	view   store.View
 }
 
 func (m *model) ok(err error) {
@@ -102,6 +112,8 @@ func (m *model) insert(events []*nostr.Event) {
 func (m *model) compare() {
 	filters := some(m.w, 3, m.w.Filter)
 	Compare(m.t, m.s, m.oracle, filters, m.w.View(), []int{0, 0, 7}[m.w.Rand.IntN(3)], m.now)
+	a := &m.again[m.w.Rand.IntN(len(m.again))]
+	Compare(m.t, m.s, m.oracle, []nostr.Filter{a.filter}, a.view, 0, m.now)
 	for _, e := range []*nostr.Event{m.w.Event(), m.w.past()} {
 		a, err := m.oracle.Has(m.t.Context(), e.ID, m.now)
 		m.ok(err)
