@@ -46,7 +46,7 @@ var table = []struct {
 	{"store/pgtest", "", false},
 	{"store/sqlstore", "nostr nostr/negentropy store", false},
 	{"store/sqlite", "store/sqlstore", false},
-	{"store/postgres", "nostr store/sqlstore", false},
+	{"store/postgres", "nostr store store/sqlstore", false},
 	{"store/storetest", "nostr nostr/negentropy spec store", false},
 	{"transport", "nostr spec", false},
 	{"transport/transporttest", "nostr spec transport", false},
