@@ -213,6 +213,7 @@ func (t *turn) dialling(in Dialling) {
 			t.dials(p, p.Held.of(v.Start()), v)
 		}
 	}
+	t.used(p, false) // not even a machine's crash may make us forget it: to ask what was counted is one more session
 	t.do(Permit{Window: w.Epoch, Grant: g.ID})
 }
 

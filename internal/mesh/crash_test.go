@@ -242,3 +242,24 @@ func TestAWindowOfWhichNothingArrivedIsAskedAbout(t *testing.T) {
 		}
 	}
 }
+
+// A dial is on the disk before it is made. What is not known to have been counted can be asked for, but not without one more session: a machine that forgot one
+// in every crash would be beyond its limit before it had asked.
+func TestADialIsDurableBeforeItIsMade(t *testing.T) {
+	w := newPair(t)
+	w.peering()
+	for range 2 {
+		durable := false
+		for _, eff := range w.a().node.Step(w.now, Dialling{Peer: w.b().key, Created: w.now.Unix()}) {
+			switch eff := eff.(type) {
+			case Persist:
+				durable = !eff.Lazy
+			case Permit:
+				if !durable {
+					t.Error("the dial may be forgotten")
+				}
+			}
+		}
+		w.step(w.a(), Connected{Peer: w.b().key, Created: w.now.Unix()})
+	}
+}
