@@ -18,7 +18,9 @@ type simCmd struct {
 	Seed      uint64 `help:"The same seed replays the same run, byte for byte." default:"1"`
 	Adversary string `help:"A hostile behaviour, or all for the table of prices, or none." default:"none"`
 	Factor    int64  `help:"What an overspending adversary pushes, in hundredths of its limit."`
-	Calm      bool   `help:"A perfect network: nothing is lost, no clock is off, nothing crashes."`
+	Calm      bool   `help:"A perfect network: nothing is lost, no clock is off, nothing crashes." xor:"weather"`
+	Rough     bool   `help:"A bad network, which is the default without an adversary." xor:"weather"`
+	Reports   bool   `help:"Complaints, reports and questions of standing too: it costs signatures."`
 	Trace     bool   `help:"Print everything that happened."`
 	Plot      string `help:"Instead, simulate growth and disuse and write sim-growth.svg and sim-decay.svg into this directory." type:"existingdir" placeholder:"DIR"`
 }
@@ -31,6 +33,7 @@ Examples:
   meshnode sim --nodes 3 --windows 4 --seed 7
   meshnode sim --adversary liar --calm --json
   meshnode sim --adversary all
+  meshnode sim --adversary receipt-forker --reports --rough
   meshnode sim --plot docs --nodes 1000 --windows 336`
 }
 
@@ -41,8 +44,8 @@ func (c *simCmd) Run(a *app) error {
 	case c.Adversary == "all":
 		return c.survey(a)
 	}
-	cfg := sim.Config{Nodes: c.Nodes, Windows: c.Windows, Seed: c.Seed, Adversary: c.Adversary, Factor: c.Factor, Quiet: !c.Trace}
-	if !c.Calm && c.Adversary == "none" {
+	cfg := sim.Config{Nodes: c.Nodes, Windows: c.Windows, Seed: c.Seed, Adversary: c.Adversary, Factor: c.Factor, Quiet: !c.Trace, Reports: c.Reports}
+	if c.Rough || !c.Calm && c.Adversary == "none" {
 		cfg.Faults = sim.Rough()
 	}
 	r, err := sim.Run(cfg)
@@ -55,6 +58,9 @@ func (c *simCmd) Run(a *app) error {
 	err = a.print(r, func(w io.Writer) {
 		fmt.Fprintf(w, "seed %d: %d nodes, %d windows of %d s: %d steps, %d frames (%d lost), %d crashes, %d receipts, %d windows closed\n",
 			r.Seed, r.Nodes, r.Windows, r.Seconds, r.Steps, r.Frames, r.Lost, r.Crashes, r.Receipts, r.Closed)
+		if c.Reports {
+			fmt.Fprintf(w, "%d notices, %d reports, read %d times, %d of %d questions answered\n", r.Notices, r.Reports, r.Readings, r.Answers, r.Questions)
+		}
 		fmt.Fprintf(w, "trace %s\n", r.Trace)
 		printPrices(w, r.Prices)
 		printViolations(w, r.Violations)
@@ -87,7 +93,7 @@ func printPrices(w io.Writer, prices []sim.Price) {
 		return
 	}
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(t, "behaviour\tappetite\tfound at\tin window\ttier after\tevents a window\ttaken\tpeering\t")
+	fmt.Fprintln(t, "behaviour\tappetite\tfound at\tin window\ttier after\tevents a window\ttaken\tpeering\treported at\t")
 	for _, p := range prices {
 		first, state := "-", "stands"
 		if p.First > 0 {
@@ -96,7 +102,7 @@ func printPrices(w io.Writer, prices []sim.Price) {
 		if p.Ended {
 			state = "ended"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", p.Adversary, p.Variant, p.Severity, first, p.Tier, p.Granted, p.Took, state, p.Note)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\n", p.Adversary, p.Variant, p.Severity, first, p.Tier, p.Granted, p.Took, state, p.Reported, p.Note)
 	}
 	t.Flush()
 }

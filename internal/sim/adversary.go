@@ -28,6 +28,7 @@ type Price struct {
 	Granted   int64         `json:"events_in"`    // that it may push in a window in the end
 	Took      int64         `json:"took"`         // events that the peer took from it in all
 	Ended     bool          `json:"ended"`
+	Reported  string        `json:"reported,omitempty"` // the gravest outcome that the peer published about it, where there are reports
 	Note      string        `json:"note,omitempty"`
 }
 
@@ -74,6 +75,7 @@ func priced(name string) func(w *world) []Price {
 func (w *world) priceOf(name string, by, of *node) Price {
 	v := w.watch.of(by.i, of.i)
 	p := Price{Adversary: name, Worst: v.Worst, Severity: v.Worst.String(), First: v.First, Windows: v.Seen, Tier: v.Tier, Granted: v.Granted, Took: v.Took}
+	p.Reported = by.hasReported(of)
 	if w.cfg.Factor > 0 {
 		p.Variant = fmt.Sprintf("%d %%", w.cfg.Factor)
 	}

@@ -10,8 +10,8 @@ import (
 func colluders() *Adversary {
 	return &Adversary{Name: "colluders", What: "two members that vouch for each other and report one honest node",
 		setup: func(w *world) error {
-			w.nodes[0].turn(conduct{spend: 90, claim: honest})
-			w.nodes[1].turn(conduct{spend: 90, claim: honest})
+			w.nodes[0].turn(conduct{spend: 90, claim: honest, accuses: true})
+			w.nodes[1].turn(conduct{spend: 90, claim: honest, accuses: true})
 			return nil
 		},
 		price: func(w *world) []Price {

@@ -12,13 +12,13 @@ import (
 // weighs less with each.
 func spammer() *Adversary {
 	return &Adversary{Name: "report-spammer", What: "publishes reports that its own evidence does not carry",
-		setup: first(func(w *world) conduct { return conduct{spend: 50, claim: honest} }),
+		setup: first(func(w *world) conduct { return conduct{spend: 50, claim: honest, accuses: true} }),
 		price: func(w *world) []Price {
 			r, reader, victim := w.nodes[0], w.nodes[len(w.nodes)-1], w.nodes[1]
 			var record ledger.Record
 			counts := map[ledger.Support]int{}
 			for i := range 20 {
-				j := w.falseReport(r, victim, reader, i%2 == 0)
+				j := w.judged(w.falseReport(r, victim, i%2 == 0), reader)
 				record = record.With(j)
 				counts[j.Support]++
 				if j.Support == ledger.Supported {

@@ -14,7 +14,7 @@ func sybils() *Adversary {
 	return &Adversary{Name: "sybils", What: "many strangers that all report one honest node as malicious",
 		setup: func(w *world) error {
 			for i := range len(w.nodes) - 2 {
-				w.nodes[i].turn(conduct{spend: 100, claim: honest})
+				w.nodes[i].turn(conduct{spend: 100, claim: honest, accuses: true})
 			}
 			return nil
 		},

@@ -48,6 +48,7 @@ type node struct {
 	strain  map[int]int64 // stress survived, by the peer that it came from
 	rogue   *rogue        // nil: honest
 	deep    int           // envelopes that came from too far
+	asked   map[string]*question
 }
 
 // keptGrants is how many of its grants a node has at hand.
@@ -61,7 +62,7 @@ type write struct {
 // start makes the state anew from the journal.
 func (n *node) start() {
 	n.up, n.life = true, n.life+1
-	n.seen, n.before, n.syncs = map[string]bool{}, nil, map[string]*session{}
+	n.seen, n.before, n.syncs, n.asked = map[string]bool{}, nil, map[string]*session{}, map[string]*question{}
 	n.cfg.Seed = sha256.Sum256(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uint64(n.i)), uint64(n.life)))
 	n.mesh = mesh.New(n.cfg)
 	records := map[string]json.RawMessage{}
@@ -71,10 +72,12 @@ func (n *node) start() {
 	if err := n.mesh.Restore(records); err != nil {
 		n.w.violate("a journal can be read", "%v", err)
 	}
+	n.w.remediesStand(n)
 	for _, i := range slices.Sorted(maps.Keys(n.friends)) {
 		n.step(mesh.Described{Descriptor: n.w.nodes[i].descriptor()})
 	}
 	n.step(mesh.Woken{})
+	n.catchUp()
 }
 
 // crash ends the process, or the machine, and plans the next start.
@@ -153,11 +156,7 @@ func (n *node) perform(eff mesh.Effect) (next mesh.Input, answer bool) {
 		n.w.told(n, eff)
 	case mesh.IssueGrant:
 		g := *eff.Grant
-		h := sha256.New()
-		h.Write(g.Issuer[:])
-		h.Write(g.Subject[:])
-		h.Write(binary.BigEndian.AppendUint64(nil, uint64(g.CreatedAt)))
-		g.ID = nostr.ID(h.Sum(nil))
+		event := n.put(&g)
 		n.grants[g.ID] = &g
 		n.issued = append(n.issued, g.ID)
 		if len(n.issued) > keptGrants { // none so old is sent again
@@ -165,7 +164,7 @@ func (n *node) perform(eff mesh.Effect) (next mesh.Input, answer bool) {
 			n.issued = n.issued[1:]
 		}
 		n.w.granted(n, &g)
-		return mesh.GrantIssued{Subject: eff.Subject, Grant: &g}, false
+		return mesh.GrantIssued{Subject: eff.Subject, Grant: &g, Event: event}, false
 	case mesh.SignReceipt:
 		r := *eff.Receipt
 		sig, err := n.agent.Sign(r.Link())
@@ -182,6 +181,12 @@ func (n *node) perform(eff mesh.Effect) (next mesh.Input, answer bool) {
 		n.begin(eff)
 	case mesh.ServeSync:
 		n.serve(eff)
+	case mesh.PublishReport:
+		return n.publish(eff), false
+	case mesh.RetractReport:
+		delete(n.w.court.held, [2]nostr.PubKey{n.key, eff.Subject})
+	case mesh.AnswerStanding:
+		n.answer(eff)
 	default:
 		return nil, true
 	}
@@ -253,6 +258,8 @@ func (n *node) take(f *frame) {
 		case mesh.Pass:
 			if s := n.syncs[f.thread]; s != nil {
 				s.take(f, eff.Window)
+			} else if q := n.asked[f.thread]; q != nil {
+				n.answered(q, f)
 			}
 		case mesh.Withhold:
 			n.refuse(f, eff.Code)

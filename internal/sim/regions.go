@@ -69,6 +69,8 @@ func sum(cfg Config, parts []*Result) *Result {
 		trace.Write([]byte(r.Trace))
 		out.Steps, out.Frames, out.Lost, out.Crashes = out.Steps+r.Steps, out.Frames+r.Frames, out.Lost+r.Lost, out.Crashes+r.Crashes
 		out.Receipts, out.Closed, out.Lines = out.Receipts+r.Receipts, out.Closed+r.Closed, append(out.Lines, r.Lines...)
+		out.Notices, out.Reports, out.Readings = out.Notices+r.Notices, out.Reports+r.Reports, out.Readings+r.Readings
+		out.Questions, out.Answers = out.Questions+r.Questions, out.Answers+r.Answers
 		for _, v := range r.Violations {
 			v.Detail = fmt.Sprintf("region %d: %s", i, v.Detail)
 			out.Violations = append(out.Violations, v)

@@ -31,6 +31,7 @@ type conduct struct {
 	replay  bool                                       // every frame again, and receipts under new ids
 	forge   func(r *rogue, to *node, f *frame)         // what it does to a deliver
 	endings bool                                       // ends the peering after a while and begins anew
+	accuses bool                                       // publishes reports about an honest node, where there are reports
 }
 
 type ownBook struct {
@@ -57,6 +58,9 @@ func (r *rogue) window() {
 	left := (seconds - r.n.unix()%seconds) * 1000
 	w.after(left+1000, r.claims)
 	w.after(left+100_000, r.window)
+	if r.act.accuses && w.cfg.Reports {
+		r.accuse()
+	}
 	if r.act.endings && w.now/1000/seconds == 5 {
 		for _, i := range slices.Sorted(maps.Keys(r.held)) {
 			peer := w.nodes[i]
@@ -121,8 +125,11 @@ func (r *rogue) session(peer *node) {
 		if r.act.stale && r.n.made > 0 {
 			f.at = 0
 		}
-		if r.act.forge != nil {
+		switch {
+		case r.act.forge != nil:
 			r.act.forge(r, peer, f)
+		case r.n.w.cfg.Reports:
+			r.sign(f, g)
 		}
 		r.n.made = max(r.n.made, f.at+k)
 		r.send(peer, thread, f)
@@ -221,7 +228,8 @@ func (n *node) admits(f *frame) bool {
 		case err == nil && len(e.Path) <= spec.C().Forwarding.MaxHops:
 		case identity.CodeOf(err) == ledger.HopSignature && e.Triples()[len(e.Path)-1].Holds() && e.Deliverer() == f.from.key:
 			// It put its own name to a hop that nobody made.
-			n.step(mesh.Found{Peer: f.from.key, Finding: ledger.ForgedSignature, Created: f.created, Detail: "hop"})
+			n.step(mesh.Found{Peer: f.from.key, Finding: ledger.ForgedSignature, Created: f.created, Detail: "hop",
+				Evidence: []mesh.Exhibit{{Type: ledger.EvidenceEnvelope, Text: e.JSON()}}})
 			return false
 		case err == nil:
 			if n.deep++; n.deep > 1 {

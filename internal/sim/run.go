@@ -23,6 +23,11 @@ type Result struct {
 	Crashes    int64       `json:"crashes"`
 	Receipts   int64       `json:"receipts"`
 	Closed     int64       `json:"windows_closed"`
+	Notices    int64       `json:"notices,omitempty"`   // complaints told to the peer
+	Reports    int64       `json:"reports,omitempty"`   // published
+	Readings   int64       `json:"readings,omitempty"`  // reports judged by somebody else
+	Questions  int64       `json:"questions,omitempty"` // of standing
+	Answers    int64       `json:"answers,omitempty"`
 	Prices     []Price     `json:"prices,omitempty"`
 	Violations []Violation `json:"violations"`
 	Lines      []string    `json:"-"`
@@ -50,6 +55,9 @@ func runRegion(cfg Config) (*Result, error) {
 	}
 	w.meet()
 	w.after(60_000, w.storms)
+	if w.cfg.Reports {
+		w.after(90_000, w.askAround)
+	}
 	span := int64(cfg.Windows) * w.cfg.Seconds * 1000
 	w.run(span)
 	w.settle(span)
@@ -66,6 +74,7 @@ func runRegion(cfg Config) (*Result, error) {
 func (w *world) result() *Result {
 	r := &Result{Nodes: w.cfg.Nodes, Windows: w.cfg.Windows, Seed: w.cfg.Seed, Seconds: w.cfg.Seconds, Adversary: w.cfg.Adversary}
 	r.Trace, r.Steps, r.Frames, r.Lost, r.Crashes = w.digest(), w.count.steps, w.count.frames, w.count.lost, w.count.crashes
+	r.Notices, r.Reports, r.Readings, r.Questions, r.Answers = w.count.notices, w.count.reports, w.count.readings, w.count.questions, w.count.answers
 	r.Receipts, r.Closed, r.Violations, r.Lines = w.count.receipts, w.count.windows, w.violations, w.lines
 	if r.Violations == nil {
 		r.Violations = []Violation{}
@@ -163,6 +172,9 @@ func (w *world) settle(span int64) {
 		}
 		if n.rogue == nil {
 			w.settled(n)
+		}
+		if n.rogue == nil && w.cfg.Reports {
+			w.heardOut(n)
 		}
 	}
 }

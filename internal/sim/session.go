@@ -258,7 +258,7 @@ func (s *session) taken(f *frame, window int64) {
 		s.n.w.watch.of(s.n.i, s.peer.i).Took += f.count - dup
 	}
 	life := s.n.life
-	s.n.step(mesh.Taken{Peer: s.peer.key, Session: s.thread, Window: window, Stored: f.count - dup, Duplicate: dup})
+	s.n.step(mesh.Taken{Peer: s.peer.key, Session: s.thread, Window: window, Stored: f.count - dup, Duplicate: dup, Sample: f.sample()})
 	if s.n.life != life {
 		return
 	}

@@ -25,12 +25,13 @@ func (w *world) unmoved(reader, victim *node, voices []ledger.Voice) {
 	}
 }
 
-// falseReport makes a report of a finding that never was, and judges it as a reader does. With evidence it carries a genuine receipt of the
-// victim's, signed by it, for other numbers than the report's.
-func (w *world) falseReport(by, victim, reader *node, evidence bool) ledger.Judgement {
-	now := reader.unix()
+// falseReport makes a report of a finding that never was. With evidence it carries a genuine receipt of the victim's, signed by it, for other numbers than
+// the report's.
+func (w *world) falseReport(by, victim *node, evidence bool) *ledger.Report {
+	now := by.unix()
 	window := ledger.WindowAt(now, w.cfg.Seconds).Epoch - 1
-	frame := &ledger.Frame{ID: nostr.ID{1}, Issuer: by.key, CreatedAt: now - 3600, Window: w.cfg.Seconds, Expiration: now + 86400}
+	frame := &ledger.Frame{ID: nostr.ID{31: byte(by.i + 1)}, Issuer: by.key, CreatedAt: now - 3600, Window: w.cfg.Seconds, Expiration: now + 86400}
+	w.court.frames[frame.ID] = frame
 	r := &ledger.Report{Reporter: by.key, Subject: victim.key, At: now, Outcome: spec.S3, Topic: spec.TopicTransit, Grant: frame.ID, First: window, Last: window,
 		Observed: []ledger.Observed{{Limit: spec.LimitEventsIn, Measured: 700, Allowed: 750}}, Claimed: []ledger.Claimed{{Limit: spec.LimitEventsIn, Count: 700}}, Expiration: now + 86400}
 	if evidence {
@@ -38,14 +39,14 @@ func (w *world) falseReport(by, victim, reader *node, evidence bool) ledger.Judg
 		rc, err := chain.Next(victim.agent, ledger.Counters{spec.CounterEventsIn: 700}, nil, now)
 		if err != nil {
 			w.violate("a receipt can be signed", "%v", err)
-			return ledger.Judgement{}
+			return r
 		}
 		a, err := ledger.NewArtefact(ledger.EvidenceReceipt, rc.JSON())
 		if err != nil {
 			w.violate("evidence has a digest", "%v", err)
-			return ledger.Judgement{}
+			return r
 		}
 		r.Evidence = append(r.Evidence, a)
 	}
-	return r.Judge(ledger.Known{Now: now, Frame: frame})
+	return r
 }

@@ -15,6 +15,7 @@ import (
 type watch struct {
 	granted  map[[2]nostr.PubKey]*ledger.Grant // the last of each pair
 	faulted  map[[2]nostr.PubKey]bool          // a finding since that grant
+	clean    map[[2]nostr.PubKey]int64         // windows without a finding since that grant
 	signed   map[place][32]byte                // what an honest node said in each place of a chain
 	verdicts map[[2]int]*Verdicts
 }
@@ -42,6 +43,7 @@ type Verdicts struct {
 func (v *watch) init() {
 	v.granted = map[[2]nostr.PubKey]*ledger.Grant{}
 	v.faulted = map[[2]nostr.PubKey]bool{}
+	v.clean = map[[2]nostr.PubKey]int64{}
 	v.signed = map[place][32]byte{}
 	v.verdicts = map[[2]int]*Verdicts{}
 }
@@ -62,6 +64,7 @@ func (w *world) told(n *node, t mesh.Tell) {
 	if t.What == "receipt-impossible" && n.rogue == nil {
 		w.violate("an honest node can always claim", "node %d about %d: %s", n.i, subject.i, t.Detail)
 	}
+	w.court.told(w, n, subject, t)
 	if t.What != "window-closed" {
 		return
 	}
@@ -80,6 +83,7 @@ func (w *world) told(n *node, t mesh.Tell) {
 		}
 	} else {
 		w.watch.faulted[[2]nostr.PubKey{n.key, subject.key}] = false
+		w.watch.clean[[2]nostr.PubKey{n.key, subject.key}]++
 	}
 	if w.onClose != nil {
 		w.onClose(n, subject, t)
@@ -112,7 +116,9 @@ func (w *world) grantedCheck(n *node, g *ledger.Grant) {
 		}
 		if w.watch.faulted[pair] {
 			for i := range spec.C().Limits {
-				if l := spec.C().Limits[i].Name; g.Limits[l] > before.Limits[l] {
+				l := spec.C().Limits[i].Name
+				step := max(spec.C().Growth.Step.Floor(spec.C().Ceiling(l, before.Tier)), spec.C().Growth.StepMin.Floor(spec.C().Ceiling(l, before.Tier)))
+				if g.Limits[l] > before.Limits[l]+w.watch.clean[pair]*step { // clean windows before the finding grew it, each by a step
 					w.violate("a remedy never raises", "node %d raises %s from %d to %d after a finding", n.i, l, before.Limits[l], g.Limits[l])
 				}
 			}
@@ -123,7 +129,10 @@ func (w *world) grantedCheck(n *node, g *ledger.Grant) {
 	if g.Tier == n.seeds(w.byKey[g.Subject]) {
 		n.vouched[w.byKey[g.Subject].i] = true // an operator's word counts once
 	}
-	w.watch.granted[pair], w.watch.faulted[pair] = g, false
+	if w.watch.faulted[pair] {
+		w.court.strict[pair] = g
+	}
+	w.watch.granted[pair], w.watch.faulted[pair], w.watch.clean[pair] = g, false, 0
 	v := w.watch.of(n.i, w.byKey[g.Subject].i)
 	v.Tier, v.Granted = g.Tier, g.Limits[spec.LimitEventsIn]
 }

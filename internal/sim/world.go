@@ -52,6 +52,7 @@ type Config struct {
 	Machine   bool        // that crash takes the machine down
 	Quiet     bool        // no trace, only its hash
 	first     int         // of a region: how many nodes are in those before it
+	Reports   bool        // complaints are told, reports published and read, and questions of standing asked: it costs signatures
 	Brief     bool        // end soon after the faults do, and demand nothing of how things settle
 }
 
@@ -115,7 +116,8 @@ type world struct {
 	lines      []string
 	violations []Violation
 	watch      watch
-	count      struct{ frames, lost, crashes, receipts, windows, steps int64 }
+	court      court
+	count      struct{ frames, lost, crashes, receipts, windows, steps, notices, reports, readings, questions, answers int64 }
 	onClose    func(issuer, subject *node, t mesh.Tell)
 }
 
@@ -134,6 +136,7 @@ func newWorld(cfg Config) (*world, error) {
 	}
 	w := &world{cfg: cfg, dice: rng{cfg.Seed}, byKey: map[nostr.PubKey]*node{}, links: map[[2]int]*link{}, parted: map[[2]int]int{}, trace: sha256.New()}
 	w.watch.init()
+	w.court.init()
 	w.dice.next()
 	return w, nil
 }
@@ -150,6 +153,10 @@ func (w *world) add() (*node, error) {
 		disk: map[string][]byte{}, grants: map[nostr.ID]*ledger.Grant{}, tops: map[int]int64{}, friends: map[int]bool{}, vouched: map[int]bool{}, strain: map[int]int64{}}
 	n.cfg = mesh.Config{Self: n.key, Class: spec.ClassEdge, Digest: spec.DigestHex(), Enrolment: mesh.EnrolOpen, Window: w.cfg.Seconds,
 		Protocols: []string{spec.PIURIPeering, spec.PIURIBudget, spec.PIURISync}, Serve: serveAll, Ladder: w.cfg.Ladder}
+	if w.cfg.Reports {
+		n.cfg.Protocols = append(n.cfg.Protocols, spec.PIURIComplaint, spec.PIURIStanding)
+		n.cfg.Standing = mesh.StandingOwn
+	}
 	w.nodes = append(w.nodes, n)
 	w.byKey[n.key] = n
 	n.start()
