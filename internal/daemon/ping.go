@@ -11,6 +11,7 @@ import (
 	"fleetmesh.org/fleetmesh/internal/identity"
 	"fleetmesh.org/fleetmesh/internal/transport"
 	"fleetmesh.org/fleetmesh/nostr"
+	"fleetmesh.org/fleetmesh/spec"
 )
 
 // PingParams are those of net.ping.
@@ -27,7 +28,8 @@ type Ping struct {
 	Rung      string    `json:"rung,omitempty"`    // address of the rung, where this node dialled it
 	Fresh     bool      `json:"fresh"`             // the session was opened for the ping
 	RoundTrip float64   `json:"round_trip_ms"`
-	Attempts  []Attempt `json:"attempts"` // of the climb that opened the session, in order
+	Attempts  []Attempt `json:"attempts"`       // of the climb that opened the session, in order
+	Code      spec.Code `json:"code,omitempty"` // why not: UNREACHABLE, TIMEOUT, or what the other side refused with
 	Error     string    `json:"error,omitempty"`
 	Help      string    `json:"help,omitempty"`
 }
@@ -53,7 +55,7 @@ func (n *node) ping(ctx context.Context, p PingParams) (Ping, error) {
 	pong, err := h.Ping(ctx, key)
 	out := Ping{DID: p.DID, OK: err == nil, Carrier: pong.Carrier, Rung: pong.Rung, Fresh: pong.Fresh, Attempts: attempts(pong.Attempts)}
 	if err != nil {
-		out.Error, out.Help = err.Error(), "meshnode net doctor "+p.DID+" dials every rung and says what would help"
+		out.Code, out.Error, out.Help = host.CodeOf(err), err.Error(), "meshnode net doctor "+p.DID+" dials every rung and says what would help"
 		return out, nil
 	}
 	out.RoundTrip = float64(pong.RoundTrip.Microseconds()) / 1000

@@ -11,6 +11,7 @@ import (
 	"fleetmesh.org/fleetmesh/internal/identity"
 	"fleetmesh.org/fleetmesh/internal/transport"
 	"fleetmesh.org/fleetmesh/nostr"
+	"fleetmesh.org/fleetmesh/spec"
 )
 
 // question is somebody who waits for the answer in a thread.
@@ -46,6 +47,28 @@ func (e *ProblemError) Error() string {
 
 // errNoAnswer says that a frame went out and nothing came back.
 var errNoAnswer = errors.New("the message went out, and no answer came")
+
+// CodeOf is the code of the closed list for an error of Ping or AskStanding: what the other side refused with, TIMEOUT where the message went out and
+// nothing came back, UNREACHABLE where it never did.
+func CodeOf(err error) spec.Code {
+	var said *ProblemError
+	var no *Refused
+	var here *refusal
+	switch {
+	case errors.As(err, &no):
+		return no.Code
+	case errors.As(err, &here):
+		return here.code
+	case errors.As(err, &said):
+		if code, ok := spec.CodeOfProblem(said.Problem.Code); ok {
+			return code
+		}
+		return spec.CodeError
+	case errors.Is(err, errNoAnswer):
+		return spec.CodeTimeout
+	}
+	return spec.CodeUnreachable
+}
 
 // ask sends a message and waits for the answer in its thread. trace may be nil.
 func (h *Host) ask(ctx context.Context, peer nostr.PubKey, m *didcomm.Message, trace *Pong) (*didcomm.Message, error) {
