@@ -76,6 +76,7 @@ type session struct {
 	shard string
 	want  int   // index in the peer's Wants, of one that we began
 	asked Want  // and what it was begun for
+	left  bool  // it is ended because that is wanted no more
 	live  bool  // reconciled: what is new goes over it, and it is no longer under way
 	since int64 // when it went live
 	heard int64 // of one that we began: when the other end last showed that it was there
@@ -274,7 +275,7 @@ func (t *turn) renew(p *peer, s *session, code spec.Code) {
 		p.Breaks = 0
 	}
 	switch {
-	case code == "" && t.now-s.since >= busySeconds:
+	case code == "" && (s.left || t.now-s.since >= busySeconds):
 		t.startIfActive(p)
 	case code == spec.CodeOverBudget:
 		p.NextSync = t.now + resyncSeconds

@@ -33,6 +33,7 @@ func (t *turn) leaveUnwanted(p *peer) {
 			s.want = i
 			continue
 		}
+		s.left = true
 		t.do(EndSync{Peer: p.Key, Session: thread})
 	}
 }

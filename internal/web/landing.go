@@ -89,7 +89,7 @@ func (w *Web) lookPublic(ctx context.Context) (f facts) {
 	_ = w.ask(ctx, "node.status", nil, &st)
 	_ = w.ask(ctx, "manifest.get", nil, &m)
 	f.Events, f.Enrolment = coarse(st.Store.Events), st.Enrolment
-	f.PoW, f.Policy = m.Config.Spec.Federation.DescriptorPow, m.Config.Spec.Operator.PolicyUrl
+	f.PoW, f.Policy = m.InForce.Spec.Federation.DescriptorPow, m.InForce.Spec.Operator.PolicyUrl
 	if f.PoW == 0 {
 		f.PoW = spec.C().PoW.DefaultBits
 	}

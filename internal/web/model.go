@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -157,20 +158,10 @@ type knownNode struct {
 }
 
 type runningManifests struct {
-	Hash   string
-	Config struct {
-		Spec struct {
-			Storage    struct{ MaxBytes int64 }
-			Federation struct {
-				Enrolment     string
-				DescriptorPow int
-				WindowSeconds int64
-			}
-			Relay    struct{ PublicUrls []string }
-			Operator struct{ PolicyUrl string }
-			Blobs    struct{ Enabled bool }
-		}
-	}
+	Hash    string
+	InForce struct {
+		Spec nodeSpec
+	} `json:"in_force"`
 	Pending, Drift []change
 	Applied        []struct {
 		Owner  string
@@ -180,6 +171,49 @@ type runningManifests struct {
 			Spec     struct{ Peer string }
 		}
 	}
+}
+
+// nodeSpec is what the node runs with: the keys that the pages use, and every one for people to read.
+type nodeSpec struct {
+	Storage    struct{ MaxBytes int64 }
+	Federation struct {
+		Enrolment     string
+		DescriptorPow int
+		WindowSeconds int64
+	}
+	Relay    struct{ PublicUrls []string }
+	Operator struct{ PolicyUrl string }
+	Blobs    struct{ Enabled bool }
+
+	Keys []specKey `json:"-"`
+}
+
+// specKey is a key of a configuration with its value as JSON.
+type specKey struct{ Key, Value string }
+
+// UnmarshalJSON reads both.
+func (s *nodeSpec) UnmarshalJSON(text []byte) error {
+	type plain nodeSpec
+	if err := json.Unmarshal(text, (*plain)(s)); err != nil {
+		return err
+	}
+	s.Keys = specKeys(nil, "spec", text)
+	return nil
+}
+
+// specKeys lists the leaves of a value, in the order of their keys. How to get into a database is nobody's to read.
+func specKeys(into []specKey, key string, text json.RawMessage) []specKey {
+	var below map[string]json.RawMessage
+	if key == "spec.storage.dsn" {
+		text = []byte(`"…"`)
+	}
+	if text[0] != '{' || json.Unmarshal(text, &below) != nil {
+		return append(into, specKey{key, string(text)})
+	}
+	for _, k := range slices.Sorted(maps.Keys(below)) {
+		into = specKeys(into, key+"."+k, below[k])
+	}
+	return into
 }
 
 // names are what the operator's manifests call the peers.

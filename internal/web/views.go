@@ -160,7 +160,7 @@ func overview(l *look) []section {
 	peers, trouble := l.web.peers(l.ctx)
 	report := l.web.health(l.ctx)
 	return []section{
-		{ID: "summary", Template: "summary", Data: map[string]any{"Status": &st, "Quota": m.Config.Spec.Storage.MaxBytes, "Problem": problem, "Manifest": &m, "Health": report}},
+		{ID: "summary", Template: "summary", Data: map[string]any{"Status": &st, "Quota": m.InForce.Spec.Storage.MaxBytes, "Problem": problem, "Manifest": &m, "Health": report}},
 		{ID: "peers", Template: "peers", Data: map[string]any{"Rows": rows(peers, m.names()), "Problem": trouble, "Clock": l.clock}},
 		l.capacity(),
 		jobsSection(l),
@@ -375,7 +375,7 @@ func nodeView(l *look) []section {
 	_ = l.web.ask(l.ctx, "manifest.get", nil, &m)
 	_ = l.web.ask(l.ctx, "peer.known", nil, &known)
 	data := map[string]any{"ID": &id, "Status": &st, "Manifest": &m, "Problem": problem, "Clock": l.clock}
-	if m.Config.Spec.Blobs.Enabled && l.web.ask(l.ctx, "blobs.status", nil, &blobs) == "" {
+	if m.InForce.Spec.Blobs.Enabled && l.web.ask(l.ctx, "blobs.status", nil, &blobs) == "" {
 		data["Blobs"] = &blobs
 	}
 	return []section{

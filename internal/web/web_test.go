@@ -68,7 +68,7 @@ func hostileNode() *stub {
 		"relay.info":  says(`{"document":{"name":` + h + `,"description":` + h + `,"contact":` + h + `,"version":` + h + `,"software":"javascript:alert(1)","terms_of_service":"javascript:alert(1)","supported_nips":[1,11]},"urls":[]}`),
 		"node.id":     says(`{"did":"did:nostr:` + peerKey + `","operator":"` + operatorKey.PubKey().String() + `","class":` + h + `,"endpoints":[{"scheme":` + h + `,"address":` + h + `}],"relays":[` + h + `],"digest":` + h + `}`),
 		"node.status": says(`{"did":"did:nostr:` + peerKey + `","class":` + h + `,"enrolment":` + h + `,"store":{"events":12345,"bytes":99},"relaying":{"open_connections":77777,"bad_subscription_ids_by_agent":{` + h + `:3}}}`),
-		"manifest.get": says(`{"hash":` + h + `,"config":{"spec":{"operator":{"policyUrl":"javascript:alert(1)"}}},"pending":[{"key":` + h + `,"why":` + h + `}],"drift":[{"object":` + h + `,"key":` + h +
+		"manifest.get": says(`{"hash":` + h + `,"in_force":{"spec":{"relay":{"name":` + h + `,"limits":{"maxLimit":7}},"storage":{"dsn":"postgres://secret"},"operator":{"policyUrl":"javascript:alert(1)"}}},"pending":[{"key":` + h + `,"why":` + h + `}],"drift":[{"object":` + h + `,"key":` + h +
 			`}],"applied":[{"object":{"kind":"Peering","metadata":{"name":` + h + `},"spec":{"peer":"did:nostr:` + peerKey + `"}}}]}`),
 		"peer.list": says(`[{"key":"` + peerKey + `","stage":"active","tier":` + h + `,"worst_severity":` + h + `,"wants":[{"shard":` + h + `,"filter":{"#t":[` + h + `]},"mode":"pull"}],"issued":` + budget + `,"held":` + budget +
 			`,"windows":[` + window + `}],"receipts":[{"way":` + h + `,"head":` + h + `}],"schema_digest":` + h + `}]`),
