@@ -20,6 +20,17 @@ import (
 type intention struct {
 	Steps   []manifest.Step `json:"steps"`
 	Written []byte          `json:"written"` // node.yaml as it was, to the octet
+	Writes  []byte          `json:"writes"`  // as it shall be, empty where it stays
+}
+
+func newIntention(steps []manifest.Step, written []byte) *intention {
+	i := &intention{Steps: steps, Written: written}
+	for _, s := range steps {
+		if s.Do.Verb == manifest.WriteConfig {
+			i.Writes = manifest.ConfigYAML(s.Do.Config)
+		}
+	}
+	return i
 }
 
 func (d Dir) intention() string { return filepath.Join(string(d), "manifests.applying") }
@@ -86,12 +97,8 @@ func (d Dir) rollBackConfig() error {
 	if err != nil || i == nil {
 		return err
 	}
-	at := slices.IndexFunc(i.Steps, func(s manifest.Step) bool { return s.Do.Verb == manifest.WriteConfig })
-	if at < 0 {
-		return nil
-	}
 	now, err := os.ReadFile(d.Config())
-	if err != nil || !bytes.Equal(now, manifest.ConfigYAML(i.Steps[at].Do.Config)) {
+	if err != nil || !bytes.Equal(now, i.Writes) {
 		return nil // it was not written yet, or was edited since, which is the operator's last word
 	}
 	if err := writeFile(d.Config(), i.Written, 0o644); err != nil {

@@ -182,7 +182,7 @@ func (m *manifests) apply(ctx context.Context, p manifest.Params) (*manifest.App
 	if m.written, err = os.ReadFile(m.n.opt.Dir.Config()); err != nil {
 		return nil, fmt.Errorf("read the configuration: %w", err)
 	}
-	if err := m.n.opt.Dir.intend(&intention{Steps: plan.Steps, Written: m.written}); err != nil {
+	if err := m.n.opt.Dir.intend(newIntention(plan.Steps, m.written)); err != nil {
 		return nil, err
 	}
 	// What began is ended or undone even if the caller goes away meanwhile.

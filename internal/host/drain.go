@@ -12,7 +12,10 @@ import (
 // leaves it, at most for linger. It returns when all of it has ended. A peer whose stream is ended comes again by another door, and nothing that
 // was queued for it is lost.
 func (h *Host) ServeDraining(l transport.Listener, linger time.Duration) {
-	all := &drained{open: map[transport.Stream]bool{}}
+	h.serveDraining(l, linger, &drained{open: map[transport.Stream]bool{}})
+}
+
+func (h *Host) serveDraining(l transport.Listener, linger time.Duration, all *drained) {
 	h.acceptInto(l, all)
 	ctx, cancel := context.WithTimeout(h.ctx, linger)
 	defer cancel()

@@ -76,6 +76,7 @@ type data struct {
 	Peerings bool // the set declares some: they are applied once the node runs
 	Storage  string
 	Protocol string
+	Scraped  bool // anybody may read the counters, so a cluster's Prometheus finds them by annotations
 
 	manifests []byte
 }
@@ -110,6 +111,8 @@ func newData(s manifest.Set, opt Options) (*data, error) {
 	if d.Port, err = strconv.Atoi(port); err != nil || d.Port < 1 || d.Port > 65535 {
 		return nil, fmt.Errorf("spec.relay.listen is %q: an export needs a port of 1 to 65535", listen)
 	}
+	metrics, _ := sp["metrics"].(map[string]any)
+	d.Scraped = metrics["access"] == "public"
 	storage, _ := sp["storage"].(map[string]any)
 	d.Storage = "10Gi"
 	if quota, ok := storage["maxBytes"].(int64); ok && quota > 0 {

@@ -105,6 +105,17 @@ func TestRefuses(t *testing.T) {
 		}
 		return docs
 	}
+	for access, want := range map[string]bool{"": false, "  metrics: {access: public}\n": true, "  metrics: {access: token, tokenFile: t}\n": false} {
+		files, err := Export("kubernetes", node(access), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			if f.Name == "statefulset.yaml" && strings.Contains(string(f.Text), "prometheus.io/scrape") != want {
+				t.Errorf("%q: annotations for Prometheus: %v", access, !want)
+			}
+		}
+	}
 	for _, c := range []struct {
 		target string
 		set    manifest.Set
