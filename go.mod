@@ -3,6 +3,7 @@ module fleetmesh.org/fleetmesh
 go 1.26.0
 
 require (
+	github.com/PowerDNS/lmdb-go v1.9.3
 	github.com/alecthomas/kong v1.17.0 // indirect
 	github.com/btcsuite/btcd/btcec/v2 v2.4.0 // indirect
 	github.com/btcsuite/btcd/chaincfg/chainhash v1.0.1 // indirect

@@ -51,6 +51,14 @@ fi
 step "go test"
 go test -timeout 30m ./...
 
+step "the LMDB store (cgo, -tags lmdb)"
+if command -v gcc >/dev/null || command -v cc >/dev/null; then
+  CGO_ENABLED=1 go vet -tags lmdb ./internal/store/lmdb ./internal/daemon
+  CGO_ENABLED=1 go test -tags lmdb ./internal/store/lmdb
+else
+  echo "no C compiler here, which LMDB needs: skipped"
+fi
+
 step "race detector"
 if command -v gcc >/dev/null || command -v cc >/dev/null; then
   # What internal/interop tests runs in processes of its own, which this would not look into.

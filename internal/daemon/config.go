@@ -128,8 +128,8 @@ type Limits struct {
 
 // StorageSpec says where events are kept and how much of them.
 type StorageSpec struct {
-	Engine   string `yaml:"engine"`             // eventlog, sqlite or postgres
-	Path     string `yaml:"path"`               // eventlog: a directory; sqlite: a file; in the node directory unless absolute
+	Engine   string `yaml:"engine"`             // eventlog, lmdb, sqlite or postgres
+	Path     string `yaml:"path"`               // eventlog, lmdb: a directory; sqlite: a file; in the node directory unless absolute
 	DSN      string `yaml:"dsn,omitempty"`      // postgres: where the database is, as libpq writes it; the password may stand in PGPASSWORD or ~/.pgpass
 	MaxBytes int64  `yaml:"maxBytes,omitempty"` // 0: no quota
 }
@@ -302,6 +302,7 @@ func (s *Spec) checkIdentity() (errs []error) {
 // The storage engines.
 const (
 	EventLog = "eventlog"
+	LMDB     = "lmdb" // in a build with the tag lmdb
 	SQLite   = "sqlite"
 	Postgres = "postgres"
 )
@@ -309,7 +310,7 @@ const (
 func (s *StorageSpec) check() (errs []error) {
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	switch s.Engine {
-	case EventLog, SQLite:
+	case EventLog, LMDB, SQLite:
 		if s.Path == "" {
 			bad("spec.storage.path is empty")
 		}
@@ -321,7 +322,7 @@ func (s *StorageSpec) check() (errs []error) {
 			bad("spec.storage.dsn is empty; the engine postgres needs one such as postgres://fleet@127.0.0.1/fleet")
 		}
 	default:
-		bad("spec.storage.engine is %q, want %s, %s or %s", s.Engine, EventLog, SQLite, Postgres)
+		bad("spec.storage.engine is %q, want %s, %s, %s or %s", s.Engine, EventLog, LMDB, SQLite, Postgres)
 	}
 	if s.MaxBytes < 0 {
 		bad("spec.storage.maxBytes is negative")

@@ -10,6 +10,7 @@ import (
 
 	"fleetmesh.org/fleetmesh/internal/store"
 	"fleetmesh.org/fleetmesh/internal/store/eventlog"
+	"fleetmesh.org/fleetmesh/internal/store/lmdb"
 	"fleetmesh.org/fleetmesh/internal/store/postgres"
 	"fleetmesh.org/fleetmesh/internal/store/sqlite"
 	"fleetmesh.org/fleetmesh/internal/store/sqlstore"
@@ -20,6 +21,8 @@ import (
 func openStore(ctx context.Context, dir Dir, c *Config, urls []string, log *slog.Logger) (store.Store, error) {
 	tables := sqlstore.Options{OwnURLs: urls, MaxBytes: c.Spec.Storage.MaxBytes}
 	switch c.Spec.Storage.Engine {
+	case LMDB:
+		return lmdb.Open(ctx, dir.Store(c), lmdb.Options{OwnURLs: urls, MaxBytes: c.Spec.Storage.MaxBytes})
 	case SQLite:
 		return some(sqlite.Open(ctx, dir.Store(c), tables))
 	case Postgres:

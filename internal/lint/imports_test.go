@@ -43,6 +43,7 @@ var table = []struct {
 	// 3 Ports: an interface, its in-memory form, and fenced adapters.
 	{"store", "nostr nostr/negentropy spec", false},
 	{"store/eventlog", "nostr nostr/negentropy spec store", false},
+	{"store/lmdb", "nostr nostr/negentropy store", false},
 	{"store/pgtest", "", false},
 	{"store/sqlstore", "nostr nostr/negentropy store", false},
 	{"store/sqlite", "store/sqlstore", false},

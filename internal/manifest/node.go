@@ -8,7 +8,7 @@ import (
 )
 
 // engines are the store engines that a node has.
-var engines = []string{"eventlog", "sqlite", "postgres"}
+var engines = []string{"eventlog", "lmdb", "sqlite", "postgres"}
 
 // NodeConfig turns the MeshNode of a set, and what its GrantPolicies say about the face and strangers, into the configuration that a node
 // directory holds as node.yaml: aliases are written out, defaults filled in, and what is empty left out. refused
