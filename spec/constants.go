@@ -329,6 +329,14 @@ type TransportRules struct {
 	Fallback           string   `json:"fallback"`
 	FrameLength        string   `json:"frame_length"`
 	MaxFrameBytes      int64    `json:"max_frame_bytes"`
+	Zip                ZipRules `json:"zip"`
+}
+
+// ZipRules are how plaintexts are compressed inside of authcrypt (docs/spec-notes.md).
+type ZipRules struct {
+	Alg      string `json:"alg"`       // zip of RFC 7516
+	Header   string `json:"header"`    // of a message whose sender reads that
+	MaxRatio int64  `json:"max_ratio"` // octets for each compressed octet, and max_frame_bytes in all
 }
 
 // GiftWrap names the kinds of the binding that always works (§ Control plane,

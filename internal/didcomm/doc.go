@@ -9,7 +9,8 @@
 //	plaintext   message.go
 //	signed      sign.go: JWS, EdDSA, ES256, ES256K
 //	encrypted   jwe.go, seal.go, open.go: authcrypt (ECDH-1PU draft-04) and
-//	            anoncrypt (ECDH-ES), both with A256KW
+//	            anoncrypt (ECDH-ES), both with A256KW; zip.go: compression
+//	            inside of authcrypt, where the receiver said that it reads it
 //	forward     forward.go: routing/2.0
 //
 // [Pack] and [Unpack] put the layers together and enforce the rules that hold

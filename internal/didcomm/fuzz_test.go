@@ -18,6 +18,8 @@ func FuzzUnpack(f *testing.F) {
 	} {
 		f.Add(mustPack(f, letter(), o))
 	}
+	f.Add(mustPack(f, wordy(3000), PackOptions{To: to, From: w.sender(alice), ShowSender: true, Zip: true}))
+	f.Add(zipped(f, w, deflated(f, make([]byte, 1<<20))))
 	plain, _ := letter().JSON()
 	f.Add(plain)
 	f.Add(must(f)(Sign(plain, *w.signer(alice))))

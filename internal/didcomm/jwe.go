@@ -13,6 +13,7 @@ import (
 // Header is what an encrypted message shows to whoever carries it.
 type Header struct {
 	Alg, Enc   string
+	Zip        string   // "" or ZipDeflate
 	SenderKID  string   // authcrypt only
 	Recipients []string // key ids
 }
@@ -25,7 +26,7 @@ func Peek(envelope []byte) (Header, error) {
 	if err != nil {
 		return Header{}, err
 	}
-	return Header{Alg: e.head.Alg, Enc: e.head.Enc, SenderKID: e.head.SKID, Recipients: e.kids}, nil
+	return Header{Alg: e.head.Alg, Enc: e.head.Enc, Zip: e.head.Zip, SenderKID: e.head.SKID, Recipients: e.kids}, nil
 }
 
 // protected is the protected header of a JWE.
@@ -118,8 +119,11 @@ func (e *envelope) parseHeader(text string) error {
 	if err := jsonv2.Unmarshal(raw, p, strict); err != nil {
 		return fmt.Errorf("%w: protected header: %w", ErrSyntax, err)
 	}
-	if p.Crit != nil || p.Zip != "" {
-		return fmt.Errorf("%w: protected header: crit and zip are not supported", ErrSyntax)
+	if p.Crit != nil {
+		return fmt.Errorf("%w: protected header: crit is not supported", ErrSyntax)
+	}
+	if p.Zip != "" && (p.Zip != ZipDeflate || p.Alg != AlgAuthcrypt) {
+		return fmt.Errorf("%w: protected header: zip %.40q with %.40q, wanted %s in authcrypt", ErrSyntax, p.Zip, p.Alg, ZipDeflate)
 	}
 	if p.Typ != "" && p.Typ != TypEncrypted && "application/"+p.Typ != TypEncrypted {
 		return fmt.Errorf("%w: protected header: typ %.80q is not %q", ErrSyntax, p.Typ, TypEncrypted)

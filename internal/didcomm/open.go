@@ -2,6 +2,7 @@ package didcomm
 
 import (
 	"crypto/ecdh"
+	"fmt"
 )
 
 // opened is what one encryption layer turned out to hold.
@@ -86,6 +87,12 @@ func (e *envelope) openWith(key ecdh.KeyExchanger, sender *ecdh.PublicKey, wrapp
 	plain, err := aead.Open(nil, e.iv, sealed, e.aad)
 	if err != nil {
 		return nil, errCrypto
+	}
+	if e.head.Zip == "" {
+		return plain, nil
+	}
+	if plain, err = inflate(plain); err != nil {
+		return nil, fmt.Errorf("%w: %w", errCrypto, err)
 	}
 	return plain, nil
 }

@@ -14,6 +14,9 @@ type PackOptions struct {
 	// goes round it, so that no relay or mediator on the way reads who sent it.
 	// Bare is half the work, and right where the frame goes straight to the peer.
 	ShowSender bool
+	// Zip compresses the plaintext of the authcrypt layer where that makes it smaller. DIDComm v2 has no such thing: only for recipients that
+	// said that they read it.
+	Zip bool
 	// Via names the mediators on the way, in the order of routingKeys in a
 	// service: the first is the one that we send to, the last the one nearest to
 	// the recipient. The message is wrapped in a forward for each.
@@ -39,7 +42,11 @@ func Pack(m *Message, o PackOptions) ([]byte, error) {
 		}
 	}
 	if o.From != nil {
-		if b, err = Authcrypt(b, *o.From, o.To); err != nil {
+		seal := Authcrypt
+		if o.Zip {
+			seal = AuthcryptZipped
+		}
+		if b, err = seal(b, *o.From, o.To); err != nil {
 			return nil, err
 		}
 	}

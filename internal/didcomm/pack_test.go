@@ -397,7 +397,7 @@ func TestEnvelopeRefuses(t *testing.T) {
 		"padding":             strings.Replace(good, `"}`, `="}`, 1),
 		"trailing":            good + "{}",
 		"crit":                rehead(`"alg"`, `"crit":["x"],"alg"`),
-		"zip":                 rehead(`"alg"`, `"zip":"DEF","alg"`),
+		"zip":                 rehead(`"alg"`, `"zip":"GZIP","alg"`),
 		"header twice":        rehead(`"alg"`, `"enc":"A256GCM","alg"`),
 		"alg":                 rehead(AlgAuthcrypt, "ECDH-1PU+A128KW"),
 		"enc":                 rehead(EncCBC, "A128GCM"),

@@ -23,16 +23,27 @@ func Authcrypt(plain []byte, from Sender, to []PublicKey) ([]byte, error) {
 	if from.Key == nil || !isDID(from.KID) {
 		return nil, fmt.Errorf("%w: authcrypt needs a sender key with a DID URL", ErrSyntax)
 	}
-	return seal(plain, &from, to)
+	return seal(plain, &from, to, "")
+}
+
+// AuthcryptZipped is Authcrypt with the plaintext compressed where that makes it smaller, for recipients that said that they read it.
+func AuthcryptZipped(plain []byte, from Sender, to []PublicKey) ([]byte, error) {
+	if from.Key == nil || !isDID(from.KID) {
+		return nil, fmt.Errorf("%w: authcrypt needs a sender key with a DID URL", ErrSyntax)
+	}
+	if zipped := deflate(plain); zipped != nil {
+		return seal(zipped, &from, to, ZipDeflate)
+	}
+	return seal(plain, &from, to, "")
 }
 
 // Anoncrypt seals plain to several recipients, from nobody, with ECDH-ES + A256KW
 // and A256CBC-HS512. All keys must be on one curve.
 func Anoncrypt(plain []byte, to []PublicKey) ([]byte, error) {
-	return seal(plain, nil, to)
+	return seal(plain, nil, to, "")
 }
 
-func seal(plain []byte, from *Sender, to []PublicKey) ([]byte, error) {
+func seal(plain []byte, from *Sender, to []PublicKey, zip string) ([]byte, error) {
 	kids, err := checkRecipients(from, to)
 	if err != nil {
 		return nil, err
@@ -44,7 +55,7 @@ func seal(plain []byte, from *Sender, to []PublicKey) ([]byte, error) {
 	cek, iv := make([]byte, contents[EncCBC].keySize), make([]byte, 16)
 	rand.Read(cek)
 	rand.Read(iv)
-	return sealWith(plain, from, to, kids, eph, cek, iv)
+	return sealWith(plain, from, to, kids, eph, cek, iv, zip)
 }
 
 func checkRecipients(from *Sender, to []PublicKey) ([]string, error) {
@@ -64,14 +75,14 @@ func checkRecipients(from *Sender, to []PublicKey) ([]string, error) {
 	return kids, nil
 }
 
-// sealWith does the work with everything random given, so that vectors can pin it.
-func sealWith(plain []byte, from *Sender, to []PublicKey, kids []string, eph *ecdh.PrivateKey, cek, iv []byte) ([]byte, error) {
+// sealWith does the work with everything random given, so that vectors can pin it. zip names what plain was compressed with.
+func sealWith(plain []byte, from *Sender, to []PublicKey, kids []string, eph *ecdh.PrivateKey, cek, iv []byte, zip string) ([]byte, error) {
 	epk, err := AgreementJWK(eph.PublicKey())
 	if err != nil {
 		return nil, err
 	}
 	apv := partyV(kids)
-	head := protected{Typ: TypEncrypted, Alg: AlgAnoncrypt, Enc: EncCBC, APV: b64.EncodeToString(apv), EPK: epk}
+	head := protected{Typ: TypEncrypted, Alg: AlgAnoncrypt, Enc: EncCBC, APV: b64.EncodeToString(apv), EPK: epk, Zip: zip}
 	var apu []byte
 	if from != nil {
 		apu = []byte(from.KID)

@@ -77,6 +77,21 @@ func (h *Host) problem(s mesh.SendProblem) *didcomm.Message {
 
 // pack seals a message to a peer. An anonymous one is for a first contact.
 func (h *Host) pack(ctx context.Context, peer nostr.PubKey, m *didcomm.Message, anonymous bool) ([]byte, error) {
+	if anonymous {
+		return h.sealAs(ctx, peer, m, didcomm.PackOptions{})
+	}
+	return h.seal(ctx, peer, m, didcomm.PackOptions{})
+}
+
+// seal seals a message from us to a peer.
+func (h *Host) seal(ctx context.Context, peer nostr.PubKey, m *didcomm.Message, opt didcomm.PackOptions) ([]byte, error) {
+	opt.From = &didcomm.Sender{KID: h.self + agreementFragment, Key: h.agreement()}
+	opt.ShowSender = len(h.via(ctx, peer)) == 0 // else a mediator reads who sent it
+	return h.sealAs(ctx, peer, m, opt)
+}
+
+// sealAs seals a message to a peer from whoever opt says.
+func (h *Host) sealAs(ctx context.Context, peer nostr.PubKey, m *didcomm.Message, opt didcomm.PackOptions) ([]byte, error) {
 	d, err := h.descriptor(ctx, peer, false)
 	if err != nil {
 		return nil, err
@@ -85,11 +100,7 @@ func (h *Host) pack(ctx context.Context, peer nostr.PubKey, m *didcomm.Message, 
 	if err != nil {
 		return nil, err
 	}
-	opt := didcomm.PackOptions{To: []didcomm.PublicKey{to}}
-	if !anonymous {
-		opt.From = &didcomm.Sender{KID: h.self + agreementFragment, Key: h.agreement()}
-		opt.ShowSender = len(h.via(ctx, peer)) == 0 // else a mediator reads who sent it
-	}
+	opt.To = []didcomm.PublicKey{to}
 	frame, err := didcomm.Pack(m, opt)
 	if err != nil {
 		return nil, fmt.Errorf("seal %s: %w", m.Type, err)

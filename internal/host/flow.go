@@ -248,6 +248,7 @@ func (s *session) live() error {
 		case <-changed:
 		case <-s.now.nudge:
 		case b := <-s.in:
+			s.hearZip(b.m)
 			if err := r.take(b); err != nil {
 				pause.Stop()
 				s.giveUp(err)

@@ -40,6 +40,7 @@ type session struct {
 	stale      bool         // the peer had what we brought: it has to be reconciled anew
 	have, need int64        // events delivered and taken
 	unwanted   atomic.Bool  // the operator wants something else by now
+	zip        bool         // the peer said in this session that it reads what is compressed; the session's goroutine alone uses it
 }
 
 // bulk is a message of a session that mesh let through, with the window it was metered in.
@@ -161,7 +162,8 @@ func (s *session) charged(typ spec.MessageType, content any, created int64, enve
 		// Without a media type: data.json says what it is, and it would be a tenth of a small event.
 		m.Attachments = append(m.Attachments, didcomm.Attachment{ID: attachEnvelope, Data: didcomm.AttachmentData{JSON: e.JSON()}})
 	}
-	frame, err := s.h.pack(s.ctx, s.peer, m, false)
+	s.offerZip(m)
+	frame, err := s.h.seal(s.ctx, s.peer, m, didcomm.PackOptions{Zip: s.zip})
 	if err != nil {
 		return 0, err
 	}
@@ -197,6 +199,7 @@ func (s *session) receive() (*bulk, error) {
 	defer t.Stop()
 	select {
 	case b := <-s.in:
+		s.hearZip(b.m)
 		return b, nil
 	case <-t.C:
 		return nil, errSilence

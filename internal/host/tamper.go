@@ -14,6 +14,7 @@ type tamper struct {
 	silent bool                // sends no receipt
 	lies   bool                // counts half of what it sends, and does not believe what the issuer counted
 	grant  func(*ledger.Grant) // changes what it believes to be granted
+	plain  bool                // does not say that it reads what is compressed, like a program that knows nothing of it
 	batch  int                 // octets of envelopes in a deliver that was not asked for; 0: as agreed
 }
 
@@ -25,6 +26,9 @@ func (t *tamper) withholds(s mesh.Send) bool {
 	_, ok := s.Body.(*ledger.Receipt)
 	return t != nil && ok && t.silent
 }
+
+// reads reports whether a node says that it reads compressed envelopes.
+func (t *tamper) reads() bool { return t == nil || !t.plain }
 
 // believes changes a grant that came.
 func (t *tamper) believes(g *ledger.Grant) {
