@@ -682,8 +682,7 @@ func (t *turn) close(p *peer, b *book, v ledger.Evaluation, shown []Exhibit, fou
 		if worst, ok := v.Worst(); ok {
 			c.Limit = worst.Limit
 		}
-		p.Reported = append(p.Reported, c)
-		p.Reported = p.Reported[max(0, len(p.Reported)-keptVerdicts):]
+		p.report(c)
 		t.do(Tell{Peer: p.Key, What: "window-closed", Window: b.Window.Epoch, Severity: move.Severity, Detail: string(c.Limit)})
 	}
 	if withheld != "" {

@@ -88,6 +88,7 @@ func New(cfg Config) *Node {
 const (
 	peerKey   = "peer/"
 	booksKey  = "books/"
+	closedKey = "closed/"
 	caseKey   = "case/"
 	proofKey  = "grants/"
 	sampleKey = "envelope/"
@@ -108,6 +109,8 @@ func (n *Node) Restore(records map[string]json.RawMessage) error {
 			err = n.restorePeer(name, records[key])
 		case booksKey:
 			err = n.restoreBooks(name, records[key])
+		case closedKey:
+			err = n.restoreVerdict(name, records[key])
 		case caseKey, proofKey, sampleKey:
 			err = n.restoreBeside(kind+"/", name, records[key])
 		case voiceKey:
@@ -123,6 +126,7 @@ func (n *Node) Restore(records map[string]json.RawMessage) error {
 			return fmt.Errorf("restore %s: %w", key, err)
 		}
 	}
+	n.verdictsInOrder()
 	return nil
 }
 
@@ -137,6 +141,8 @@ func (n *Node) restorePeer(name string, record json.RawMessage) error {
 	if p.Stage == active && len(p.Wants) > 0 && p.NextSync == 0 {
 		p.NextSync = 1 // a sync was under way or live: what happened since is caught up with
 	}
+	p.Reported, p.Whole, p.Fresh = p.Whole, nil, len(p.Whole)
+	p.Closes += int64(p.Fresh)
 	n.peers[p.Key] = p
 	return nil
 }
@@ -293,6 +299,7 @@ func (t *turn) tell(p *peer, what string, format string, args ...any) {
 
 // save persists a peer and the accounts with it. Records reach the disk in their order, so the second makes the first durable too.
 func (t *turn) save(p *peer, lazy bool) {
+	t.saveVerdicts(p)
 	t.persist(peerKey+p.Key.String(), p, true)
 	t.account(p, lazy)
 }

@@ -26,11 +26,13 @@ type peer struct {
 	Measured []*book       `json:"-"` // what the peer caused here, by window of Issued
 	Used     []*book       `json:"-"` // what we caused there, by window of Held
 	Settled  int64         // windows of Issued before this epoch are closed
-	Back     int64         `json:"-"`          // latest time at which the peer used our grant: an open claim of a window before it is overdue
-	Terms    []term        `json:",omitempty"` // of the grants of Issued, in their order
-	Cause    spec.Cause    `json:",omitempty"` // why the grant that is due amends
-	Reported []WindowClose `json:",omitempty"` // the last verdicts, newest last
-	Caps     ledger.Limits `json:",omitempty"` // that the operator set; the arithmetic stays below
+	Back     int64         `json:"-"`                  // latest time at which the peer used our grant: an open claim of a window before it is overdue
+	Terms    []term        `json:",omitempty"`         // of the grants of Issued, in their order
+	Cause    spec.Cause    `json:",omitempty"`         // why the grant that is due amends
+	Reported []WindowClose `json:"-"`                  // the last verdicts, newest last: a record each
+	Closes   int64         `json:",omitempty"`         // verdicts so far
+	Whole    []WindowClose `json:"Reported,omitempty"` // as a record of before had them: read, and never written
+	Caps     ledger.Limits `json:",omitempty"`         // that the operator set; the arithmetic stays below
 
 	Alive  int64 `json:"-"` // when we last used the peer's grant: what it may have counted since is asked for after a crash
 	Forgot int64 `json:"-"` // windows of Held before this epoch are settled and forgotten, and never opened again
@@ -47,10 +49,12 @@ type peer struct {
 
 	NextSync int64 `json:",omitempty"` // unix second of the next sync, 0: none planned
 	NextWant int
-	Waiting  bool `json:"-"` // a sync of ours waits for one of the peer's to end
-	Live     int  `json:"-"` // syncs of ours that are live
-	Crashed  bool `json:"-"` // taken up from the journal, and not asked yet about what it may not know
-	Breaks   int  `json:"-"` // syncs of ours in a row that ended by a fault of the way
+	Waiting  bool      `json:"-"` // a sync of ours waits for one of the peer's to end
+	Live     int       `json:"-"` // syncs of ours that are live
+	Fresh    int       `json:"-"` // of the last verdicts: not written yet
+	closings []closing // verdicts being taken up
+	Crashed  bool      `json:"-"` // taken up from the journal, and not asked yet about what it may not know
+	Breaks   int       `json:"-"` // syncs of ours in a row that ended by a fault of the way
 
 	// From the descriptor, which is seen anew after a restart.
 	Asking        string     `json:"-"` // thread of the peers-query under way
