@@ -81,12 +81,18 @@ func (s *session) reconcile(want mesh.Want, filter nostr.Filter) (have, need []n
 }
 
 // fetch asks for ids in batches, a few at a time. Each want is answered by one deliver, or by a refusal of that want alone;
-// what a full deliver left out is asked for again.
-func (s *session) fetch(need []nostr.ID) error {
-	need, err := s.unknown(need)
-	if err != nil {
+// what a full deliver left out is asked for again. While the events of one deliver are stored and answered for, the next is checked.
+func (s *session) fetch(need []nostr.ID) (err error) {
+	if need, err = s.unknown(need); err != nil {
 		return err
 	}
+	var former settling
+	defer func() {
+		if late := former.wait(); err == nil && late != nil {
+			s.giveUp(late)
+			err = late
+		}
+	}()
 	var flight [][]nostr.ID
 	for len(need) > 0 || len(flight) > 0 {
 		for len(need) > 0 && len(flight) < wantsInFlight {
@@ -107,15 +113,20 @@ func (s *session) fetch(need []nostr.ID) error {
 		}
 		switch spec.MessageType(b.m.Type) {
 		case spec.MsgSyncDeliver:
-			ids, err := s.taken(b)
+			d, err := s.check(b)
+			if err == nil {
+				err = former.wait()
+			}
 			if err != nil {
 				s.giveUp(err)
+				d.findings()
 				return err
 			}
+			former = s.settleSoon(d)
 			if len(flight) == 0 {
 				return &refusal{code: spec.CodeMalformed} // nobody asked
 			}
-			need = append(need, rest(flight[0], ids)...)
+			need = append(need, rest(flight[0], d.ids)...)
 			flight = flight[1:]
 		case spec.MsgSyncRefuse:
 			no := refusedBy(b)
@@ -160,7 +171,7 @@ func (s *session) bring(have []nostr.ID) error {
 	var open []int64 // windows of the delivers that were not answered yet, oldest first
 	given, dups := s.h.cfg.tamper.trusts(), 0
 	for len(have) > 0 || len(open) > 0 {
-		for len(have) > 0 && len(open) < wantsInFlight && (len(open) == 0 || given >= proven) {
+		for len(have) > 0 && len(open) < pushesInFlight && (len(open) == 0 || given >= proven) {
 			created := Now().Unix()
 			list, rest, err := s.pack(have, given, created)
 			if err != nil {

@@ -40,7 +40,7 @@ type session struct {
 	stale      bool         // the peer had what we brought: it has to be reconciled anew
 	have, need int64        // events delivered and taken
 	unwanted   atomic.Bool  // the operator wants something else by now
-	zip        bool         // the peer said in this session that it reads what is compressed; the session's goroutine alone uses it
+	zip        atomic.Bool  // the peer said in this session that it reads what is compressed
 }
 
 // bulk is a message of a session that mesh let through, with the window it was metered in.
@@ -52,9 +52,10 @@ type bulk struct {
 const (
 	sessionSilence = 60 * time.Second // after which a session is given up
 	sessionQueue   = 16
-	negFrame       = 30_000 // octets of a negentropy message before hex
-	wantBatch      = 200    // ids in one want
-	wantsInFlight  = 4
+	negFrame       = 30_000    // octets of a negentropy message before hex
+	wantBatch      = 200       // ids in one want
+	wantsInFlight  = 8         // so that a round trip of 100 ms keeps nobody waiting
+	pushesInFlight = 4         // what a cut loses of them is noise in the accounts
 	serveBytes     = 256 << 10 // of envelopes in one deliver that was asked for
 	pushBytes      = 48 << 10  // of envelopes in one deliver that was not: small, so that a lost one is noise in the accounts
 )
@@ -163,7 +164,7 @@ func (s *session) charged(typ spec.MessageType, content any, created int64, enve
 		m.Attachments = append(m.Attachments, didcomm.Attachment{ID: attachEnvelope, Data: didcomm.AttachmentData{JSON: e.JSON()}})
 	}
 	s.offerZip(m)
-	frame, err := s.h.seal(s.ctx, s.peer, m, didcomm.PackOptions{Zip: s.zip})
+	frame, err := s.h.seal(s.ctx, s.peer, m, didcomm.PackOptions{Zip: s.zip.Load()})
 	if err != nil {
 		return 0, err
 	}
@@ -419,54 +420,6 @@ func (s *session) charge(created int64) (*ledger.Grant, ledger.Window, bool) {
 	return s.h.node.Charge(s.peer, s.thread, created, Now())
 }
 
-// takeDeliver checks the envelopes of a deliver, offers their events to the node, and tells the peer what became of them.
-func (s *session) takeDeliver(b *bulk) error {
-	_, err := s.taken(b)
-	return err
-}
-
-// taken is takeDeliver, and returns the ids that were delivered, in their order.
-func (s *session) taken(b *bulk) (ids []nostr.ID, err error) {
-	now := Now().Unix()
-	answer := mesh.DeliveredBody{Refused: []mesh.RefusedRef{}}
-	var good []*ledger.Envelope
-	seen := conduct{s: s, way: s.inward()}
-	g, w, ok := s.charge(b.m.CreatedTime)
-	for i := range b.m.Attachments {
-		if b.m.Attachments[i].ID != attachEnvelope {
-			continue
-		}
-		text, err := b.m.Attachments[i].Content()
-		if err != nil {
-			return nil, &refusal{code: spec.CodeMalformed}
-		}
-		env, err := ledger.ParseEnvelope(text)
-		if env == nil {
-			return nil, fmt.Errorf("%w: %w", &refusal{code: spec.CodeMalformed}, err)
-		}
-		ids = append(ids, env.Event.ID)
-		code := refusalOf(err)
-		if err == nil && ok {
-			code = s.judge(env, ledger.Delivery{Self: s.h.selfKey, Peer: s.peer, Grant: g, Way: s.inward(), Window: w, Now: now})
-		}
-		if code != "" || !ok {
-			defer seen.broken(env, err, g, b.m.CreatedTime) // after the answer: a finding may leave no budget to give it
-			answer.Refused = append(answer.Refused, mesh.RefusedRef{ID: env.Event.ID.String(), Code: code})
-			continue
-		}
-		good = append(good, env)
-	}
-	if len(good)+len(answer.Refused) == 0 {
-		return nil, &refusal{code: spec.CodeNoEnvelope}
-	}
-	if err := s.offer(good, &answer, now, &seen, b.m.CreatedTime); err != nil {
-		return nil, err
-	}
-	s.need += int64(answer.Stored)
-	s.h.step(mesh.Taken{Peer: s.peer, Session: s.thread, Window: b.window, Stored: int64(answer.Stored), Duplicate: int64(answer.Duplicate), Refused: int64(len(answer.Refused)), Sample: seen.sample})
-	return ids, s.send(spec.MsgSyncDelivered, answer, Now().Unix(), nil)
-}
-
 // inward is the direction of what the peer delivers, seen from the subject of the session's grant.
 func (s *session) inward() ledger.Direction {
 	if s.ours() {
@@ -504,48 +457,6 @@ func refusalOf(err error) spec.Code {
 		return spec.CodeNotGranted
 	}
 	return spec.CodeInvalid
-}
-
-// offer verifies envelopes in groups and offers the events that hold.
-func (s *session) offer(list []*ledger.Envelope, answer *mesh.DeliveredBody, now int64, seen *conduct, created int64) error {
-	verdicts := ledger.VerifyEnvelopes(s.h.cfg.Verifier, list)
-	var origins []Origin
-	var kept []*nostr.Event
-	var sound []*ledger.Envelope
-	for i, env := range list {
-		if verdicts[i] != nil {
-			seen.forged(env, verdicts[i], created)
-			answer.Refused = append(answer.Refused, mesh.RefusedRef{ID: env.Event.ID.String(), Code: spec.CodeInvalid})
-			continue
-		}
-		seen.good(env)
-		kept, sound = append(kept, env.Event), append(sound, env)
-		origins = append(origins, originOf(env, s.peer, now))
-	}
-	stop := s.h.tail.expect(s.peer, sound)
-	defer stop()
-	outcomes, err := s.h.cfg.Take(s.ctx, kept)
-	if err != nil {
-		return fmt.Errorf("take delivered events: %w", err)
-	}
-	stored := origins[:0]
-	for i, out := range outcomes {
-		switch out {
-		case store.Stored, store.Ephemeral:
-			answer.Stored++
-			stored = append(stored, origins[i])
-		case store.Duplicate, store.Superseded:
-			answer.Duplicate++
-			s.h.tail.holds(s.peer, kept[i].ID)
-		case store.Deleted:
-			answer.Refused = append(answer.Refused, mesh.RefusedRef{ID: kept[i].ID.String(), Code: spec.CodeDeleted})
-		case store.Expired:
-			answer.Refused = append(answer.Refused, mesh.RefusedRef{ID: kept[i].ID.String(), Code: spec.CodeExpired})
-		default:
-			answer.Refused = append(answer.Refused, mesh.RefusedRef{ID: kept[i].ID.String(), Code: spec.CodeBlocked})
-		}
-	}
-	return s.h.provenance.Put(stored)
 }
 
 func originOf(env *ledger.Envelope, from nostr.PubKey, now int64) Origin {

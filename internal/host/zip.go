@@ -26,10 +26,12 @@ func (s *session) offerZip(m *didcomm.Message) {
 
 // hearZip takes note of what the peer reads.
 func (s *session) hearZip(m *didcomm.Message) {
-	if s.zip {
+	if s.zip.Load() {
 		return
 	}
 	z := spec.C().Transport.Zip
 	var alg string
-	s.zip = json.Unmarshal(m.Extra[z.Header], &alg) == nil && alg == z.Alg && alg == didcomm.ZipDeflate
+	if json.Unmarshal(m.Extra[z.Header], &alg) == nil && alg == z.Alg && alg == didcomm.ZipDeflate {
+		s.zip.Store(true)
+	}
 }

@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"encoding/json"
 	"strings"
 	"sync"
 	"testing"
@@ -11,7 +10,6 @@ import (
 
 	"fleetmesh.org/fleetmesh/internal/didcomm"
 	"fleetmesh.org/fleetmesh/internal/identity"
-	"fleetmesh.org/fleetmesh/internal/mesh"
 	"fleetmesh.org/fleetmesh/internal/transport"
 	"fleetmesh.org/fleetmesh/nostr"
 	"fleetmesh.org/fleetmesh/spec"
@@ -71,12 +69,7 @@ func TestZipIsAgreedOn(t *testing.T) {
 				})
 				defer stopAll(rigs)
 				rigs[0].put(400, strings.Repeat("of what there is to tell ", 8))
-				want := []mesh.Want{{Shard: "notes", Filter: json.RawMessage(`{"kinds":[1]}`), Mode: mesh.ModePull}}
-				for i, w := range [][]mesh.Want{nil, want} {
-					if err := rigs[i].host.AddPeer(t.Context(), rigs[1-i].pub, spec.TierMember, w, nil); err != nil {
-						t.Fatal(err)
-					}
-				}
+				pulling(t, rigs, spec.TierMember)
 				<-time.After(4 * time.Minute)
 				synctest.Wait()
 				wantAll(t, rigs, 400)
