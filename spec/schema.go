@@ -207,6 +207,7 @@ func newCompiler() (*jsonschema.Compiler, error) {
 	c.DefaultDraft(jsonschema.Draft2020)
 	c.AssertContent() // content that is JSON text is checked too
 	c.UseLoader(jsonschema.SchemeURLLoader{})
+	c.UseRegexpEngine(patterns)
 	err := fs.WalkDir(schemaFS, "schema", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
