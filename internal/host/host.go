@@ -293,7 +293,12 @@ func (h *Host) perform(eff mesh.Effect) (next mesh.Input, answer bool, err error
 		if h.cfg.tamper.withholds(eff) {
 			return h.cfg.tamper.pretends(eff), false, nil
 		}
-		return nil, false, h.post(eff)
+		if err := h.post(eff); err != nil {
+			return nil, false, err
+		}
+		if more := h.cfg.tamper.other(eff, h.cfg.Agent); more != nil {
+			return nil, false, h.post(*more)
+		}
 	case mesh.SendProblem:
 		h.link(eff.To).enqueue(h.problem(eff), false)
 	case mesh.StartSync:

@@ -170,6 +170,7 @@ func rest(batch, brought []nostr.ID) []nostr.ID {
 func (s *session) bring(have []nostr.ID) error {
 	var open []int64 // windows of the delivers that were not answered yet, oldest first
 	given, dups := s.h.cfg.tamper.trusts(), 0
+	have = s.h.cfg.tamper.repeats(have)
 	for len(have) > 0 || len(open) > 0 {
 		for len(have) > 0 && len(open) < pushesInFlight && (len(open) == 0 || given >= proven) {
 			created := Now().Unix()

@@ -13,5 +13,13 @@ func init() {
 		tampered = greed()
 	case "liar":
 		tampered = &tamper{lies: true}
+	case "boaster":
+		tampered = &tamper{boasts: true}
+	case "receipt-forker":
+		tampered = &tamper{forks: true}
+	case "hop-forger":
+		tampered = &tamper{forges: true}
+	case "replayer":
+		tampered = &tamper{copies: 4}
 	}
 }

@@ -159,6 +159,7 @@ func (s *session) charged(typ spec.MessageType, content any, created int64, enve
 		return 0, err
 	}
 	m.Body = raw
+	s.h.cfg.tamper.passes(s.h.cfg.Agent, envelopes, created)
 	for _, e := range envelopes {
 		// Without a media type: data.json says what it is, and it would be a tenth of a small event.
 		m.Attachments = append(m.Attachments, didcomm.Attachment{ID: attachEnvelope, Data: didcomm.AttachmentData{JSON: e.JSON()}})

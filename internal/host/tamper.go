@@ -4,8 +4,10 @@ import (
 	"encoding/hex"
 	"encoding/json"
 
+	"fleetmesh.org/fleetmesh/internal/identity"
 	"fleetmesh.org/fleetmesh/internal/ledger"
 	"fleetmesh.org/fleetmesh/internal/mesh"
+	"fleetmesh.org/fleetmesh/nostr"
 	"fleetmesh.org/fleetmesh/spec"
 )
 
@@ -13,6 +15,10 @@ import (
 type tamper struct {
 	silent bool                // sends no receipt
 	lies   bool                // counts half of what it sends, and does not believe what the issuer counted
+	boasts bool                // counts twice what it sends
+	forks  bool                // signs two receipts for each place of its chain, and sends both
+	forges bool                // puts another node's name before its own on what it delivers
+	copies int                 // how often it delivers the same few events; 0: once, and all there is
 	grant  func(*ledger.Grant) // changes what it believes to be granted
 	plain  bool                // does not say that it reads what is compressed, like a program that knows nothing of it
 	batch  int                 // octets of envelopes in a deliver that was not asked for; 0: as agreed
@@ -42,7 +48,58 @@ func (t *tamper) counts(in mesh.Sending) mesh.Sending {
 	if t != nil && t.lies {
 		in.Octets, in.Envelopes = in.Octets/2, in.Envelopes/2
 	}
+	if t != nil && t.boasts {
+		in.Octets, in.Envelopes = in.Octets*2, in.Envelopes*2
+	}
 	return in
+}
+
+// other is the second receipt for the place of the one that is being sent, nil for whoever signs but one.
+func (t *tamper) other(s mesh.Send, a identity.Agent) *mesh.Send {
+	r, ok := s.Body.(*ledger.Receipt)
+	if t == nil || !t.forks || !ok {
+		return nil
+	}
+	second := *r
+	second.Counters = r.Counters.Clone()
+	second.Counters[spec.CounterBytesIn]++
+	sig, err := a.Sign(second.Link())
+	if err != nil {
+		return nil
+	}
+	second.Sig = sig
+	s.ID, s.Body, s.Durable = newID(), &second, false
+	return &s
+}
+
+// passes changes what is delivered: as if another node, which signed nothing, had passed it on to us.
+func (t *tamper) passes(a identity.Agent, list []*ledger.Envelope, at int64) {
+	if t == nil || !t.forges {
+		return
+	}
+	for _, e := range list {
+		sig, err := a.Sign(ledger.HopMessage(e.Event.ID, "", at))
+		if err != nil {
+			continue
+		}
+		e.Path = []ledger.Hop{{Node: nostr.SecretKey{31: 200}.PubKey(), At: at, Sig: sig}}
+		if err := e.SignHop(a, at); err != nil {
+			e.Path = nil // nothing of ours then
+		}
+	}
+}
+
+// repeats is what is brought of what the peer lacks.
+func (t *tamper) repeats(have []nostr.ID) []nostr.ID {
+	if t == nil || t.copies == 0 {
+		return have
+	}
+	few := have[:min(len(have), 40)]
+	var out []nostr.ID
+	for range t.copies {
+		out = append(out, few...)
+	}
+	return out
 }
 
 // hears changes what mesh is told of a message.
@@ -68,8 +125,8 @@ func (t *tamper) pushes() int {
 
 // trusts is how many events a node takes the peer to have lacked before it brought any: a greedy one does not start slowly.
 func (t *tamper) trusts() int {
-	if t != nil && t.batch > 0 {
-		return proven
+	if t != nil && (t.batch > 0 || t.copies > 0) {
+		return 100 * proven // and a few duplicates are no reason to wait
 	}
 	return 0
 }

@@ -82,7 +82,7 @@ func TestRogueProcesses(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-tags", "rogue", "-o", rogue, "fleetmesh.org/fleetmesh/cmd/meshnode").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, c := range []struct{ act, want string }{{"over-spender", "S3"}, {"silent", "S2"}, {"liar", "S2"}} {
+	for _, c := range []struct{ act, want string }{{"over-spender", "S3"}, {"silent", "S2"}, {"liar", "S2"}, {"boaster", "S2"}, {"receipt-forker", "S4"}, {"hop-forger", "S4"}, {"replayer", "S2"}} {
 		t.Run(c.act, func(t *testing.T) { rogueProcess(t, rogue, c.act, c.want) })
 	}
 }
@@ -105,17 +105,39 @@ func rogueProcess(t *testing.T, rogue, act, want string) {
 	b := up(t, dirs[1])
 	mustRun(t, "", "--dir", b.dir, "peer", "add", "--relay", a.url, "--filter", `{"kinds":[1]}`, "--mode", "pull", a.did(t))
 	mustRun(t, "", "--dir", a.dir, "peer", "add", "--relay", b.url, "--filter", `{"kinds":[1]}`, "--mode", "push", b.did(t))
+	if act == "hop-forger" { // whoever holds an envelope could have spoilt the hop before: it is priced, and proves nothing to others
+		until(t, "it is priced and not reported", 5*time.Minute, func() bool {
+			return b.peer(t).Worst == want && strings.Contains(mustRun(t, "", "--dir", b.dir, "--json", "report", "list"), `"unproven"`)
+		})
+		if out, _ := run(t, "", "req", "--relay", b.url, `{"kinds":[30802]}`); strings.Contains(out, "30802") {
+			t.Errorf("it is reported: %s", out)
+		}
+		a.stop(t)
+		b.stop(t)
+		return
+	}
 	var report string
+	defer func() {
+		if t.Failed() {
+			t.Log(run(t, "", "--dir", b.dir, "peer", "log"))
+		}
+	}()
 	until(t, "it is reported", 12*time.Minute, func() bool {
 		report, _ = run(t, "", "req", "--relay", b.url, `{"kinds":[30802]}`)
 		return strings.Contains(report, "30802")
 	})
-	path := filepath.Join(t.TempDir(), "report.json")
+	path := filepath.Join(t.TempDir(), "report.json") // a directory of its own: t.TempDir makes one at each call
 	if err := os.WriteFile(path, []byte(strings.SplitN(report, "\n", 2)[0]), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var v struct{ Support, Outcome string }
-	if err := json.Unmarshal([]byte(mustRun(t, "", "--json", "report", "verify", path)), &v); err != nil || v.Support != "supported" || v.Outcome < want {
+	empty := exec.Command(honest, "--json", "report", "verify", "report.json") // where nothing is but the file
+	empty.Dir, empty.Env = filepath.Dir(path), []string{"HOME=" + filepath.Dir(path)}
+	out, err := empty.Output()
+	if err != nil {
+		t.Errorf("report verify: %v", err)
+	}
+	if err := json.Unmarshal(out, &v); err != nil || v.Support != "supported" || v.Outcome < want {
 		t.Errorf("%+v, want %s: %v", v, want, err)
 	}
 	a.stop(t)
