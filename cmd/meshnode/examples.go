@@ -34,7 +34,7 @@ var examples = map[string]string{
 	"invite create": "meshnode invite create",
 	"invite list":   "meshnode invite list --json",
 	"invite revoke": "meshnode invite revoke INVITATION",
-	"coverage":      "meshnode coverage",
+	"coverage take": "meshnode coverage\nmeshnode coverage take --json",
 	"known":         "meshnode known --json",
 
 	"peer list":  "meshnode peer list\nmeshnode peer list --json",

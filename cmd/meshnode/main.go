@@ -58,7 +58,7 @@ type cli struct {
 
 	ID       idCmd       `cmd:"" name:"id" help:"Who this node is: DID, keys, operator, endpoints, descriptor." group:"identity"`
 	Invite   inviteCmd   `cmd:"" help:"Invite other nodes, by link and QR code." group:"identity"`
-	Coverage coverageCmd `cmd:"" help:"Take the node's coverage claims anew, and show them." group:"identity"`
+	Coverage coverageCmd `cmd:"" help:"What this node claims to hold, and a sample of what peers do." group:"identity"`
 	Revoke   revokeCmd   `cmd:"" help:"Retire this node's key for good." group:"identity"`
 	Known    knownCmd    `cmd:"" help:"The nodes that this one has heard of, and from where." group:"identity"`
 

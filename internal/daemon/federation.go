@@ -56,6 +56,7 @@ type federation struct {
 	watched    []place
 	err        error
 
+	samples      *sampler                  // of what peers assert to hold
 	narrowed     bool                      // shards that are held only through the mesh are not claimed now
 	contradicted map[nostr.PubKey]nostr.ID // descriptors that a heartbeat contradicted
 }

@@ -53,6 +53,7 @@ func (n *node) methods() map[string]control.Handler {
 		"invite.list":       method(n.inviteList),
 		"invite.revoke":     method(n.inviteRevoke),
 		"coverage.take":     method(n.coverage),
+		"coverage.sample":   method(n.sampleNow),
 		"peer.known":        method(n.peerKnown),
 		"peer.ask":          method(n.peerAsk),
 		"peer.add":          method(n.peerAdd),

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"fleetmesh.org/fleetmesh/internal/host"
@@ -22,9 +23,55 @@ const sampleEvery = time.Hour
 
 // sampler remembers the holes that the last sample found, by claim.
 type sampler struct {
-	f     *federation
-	h     *host.Host
+	f *federation
+	h *host.Host
+
+	mu    sync.Mutex // one sample at a time
 	holes map[nostr.ID][]nostr.ID
+}
+
+// Sampled is what a sample of one asserted shard showed.
+type Sampled struct {
+	Peer    string     `json:"peer"`
+	Shard   string     `json:"shard,omitempty"`
+	Asked   int        `json:"asked"` // ids that this node holds and the peer must: 64 at most, or the hole of the sample before
+	Missing []nostr.ID `json:"missing"`
+	Found   bool       `json:"found"` // the hole was there before: it is a finding
+	Problem string     `json:"problem,omitempty"`
+}
+
+// sampler is the one of this node.
+func (f *federation) sampler(h *host.Host) *sampler {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.samples == nil {
+		f.samples = &sampler{f: f, h: h, holes: map[nostr.ID][]nostr.ID{}}
+	}
+	return f.samples
+}
+
+// sampleNow is coverage.sample.
+func (n *node) sampleNow(ctx context.Context, p DIDParams) ([]Sampled, error) {
+	peers, err := n.named(ctx, p.DID)
+	if err != nil {
+		return nil, err
+	}
+	h, err := n.fed.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := []Sampled{}
+	for i := range peers {
+		if peers[i].Stage != "active" {
+			continue
+		}
+		list, err := n.fed.sampler(h).peer(ctx, peers[i].Key)
+		if err != nil {
+			list = append(list, Sampled{Peer: identity.FormatDID(peers[i].Key), Missing: []nostr.ID{}, Problem: err.Error()})
+		}
+		out = append(out, list...)
+	}
+	return out, nil
 }
 
 // sampleCoverage looks for holes in what peers assert, as long as the node runs.
@@ -32,7 +79,7 @@ func (f *federation) sampleCoverage(ctx context.Context, h *host.Host) {
 	if f.n.cfg().Spec.Class == string(spec.ClassLeaf) {
 		return
 	}
-	s := &sampler{f: f, h: h, holes: map[nostr.ID][]nostr.ID{}}
+	s := f.sampler(h)
 	tick := time.NewTicker(sampleEvery)
 	defer tick.Stop()
 	for {
@@ -45,7 +92,7 @@ func (f *federation) sampleCoverage(ctx context.Context, h *host.Host) {
 			if p.Stage != "active" || ctx.Err() != nil {
 				continue
 			}
-			if err := s.peer(ctx, p.Key); err != nil && ctx.Err() == nil {
+			if _, err := s.peer(ctx, p.Key); err != nil && ctx.Err() == nil {
 				f.n.log.Debug("sample what a peer asserts", "peer", p.Key.String()[:12], "err", err)
 			}
 		}
@@ -53,57 +100,62 @@ func (f *federation) sampleCoverage(ctx context.Context, h *host.Host) {
 }
 
 // peer samples each shard that a peer asserts.
-func (s *sampler) peer(ctx context.Context, key nostr.PubKey) error {
+func (s *sampler) peer(ctx context.Context, key nostr.PubKey) (out []Sampled, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	claims, err := s.f.askFace(ctx, s.h, key, nostr.Filter{Kinds: []nostr.Kind{spec.KindCoverage}, Authors: []nostr.PubKey{key}})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if _, err := s.f.n.relay.Publish(ctx, claims, policy.FromSync); err != nil {
-		return fmt.Errorf("keep the claims: %w", err)
+		return nil, fmt.Errorf("keep the claims: %w", err)
 	}
 	var errs []error
 	for _, e := range claims {
 		c, err := identity.ParseCoverage(e)
 		if err == nil && c.Completeness == identity.Asserted && e.PubKey == key && identity.Verify(e.PubKey, e.ID, e.Sig) {
-			errs = append(errs, s.claim(ctx, e, c))
+			one, err := s.claim(ctx, e, c)
+			out, errs = append(out, one), append(errs, err)
 		}
 	}
-	return errors.Join(errs...)
+	return out, errors.Join(errs...)
 }
 
 // claim asks for a handful of the events that we hold in a shard and the peer must. Those that were missing before and still are make a finding.
-func (s *sampler) claim(ctx context.Context, e *nostr.Event, c *identity.Coverage) error {
+func (s *sampler) claim(ctx context.Context, e *nostr.Event, c *identity.Coverage) (out Sampled, err error) {
+	out = Sampled{Peer: identity.FormatDID(c.Subject), Shard: c.Shard, Missing: []nostr.ID{}}
 	ask, before := s.holes[e.ID], true
 	delete(s.holes, e.ID)
 	if len(ask) == 0 {
-		var err error
 		if ask, err = s.draw(ctx, c); err != nil || len(ask) == 0 {
-			return err
+			return out, err
 		}
 		before = false
 	}
 	limit := len(ask)
 	got, err := s.f.askFace(ctx, s.h, c.Subject, nostr.Filter{IDs: ask, Limit: &limit})
 	if err != nil {
-		return err
+		return out, err
 	}
 	missing := missingOf(ask, got)
+	out.Asked, out.Missing = limit, append(out.Missing, missing...)
 	if len(missing) == 0 {
-		return nil
+		return out, nil
 	}
 	if !before {
 		s.holes[e.ID] = missing[:1] // asked for alone: a relay may cut an answer short
-		return nil
+		return out, nil
 	}
 	hole, err := s.f.n.store.Get(ctx, missing[0], time.Now().Unix())
 	if errors.Is(err, store.ErrNotFound) {
-		return nil // deleted or expired meanwhile
+		return out, nil // deleted or expired meanwhile
 	}
 	if err != nil {
-		return fmt.Errorf("read an event: %w", err)
+		return out, fmt.Errorf("read an event: %w", err)
 	}
 	s.h.Found(c.Subject, ledger.SelfMisreport, "a hole in asserted shard "+c.Shard, e, hole)
-	return nil
+	out.Found = true
+	return out, nil
 }
 
 // draw picks ids at random among the events of a shard that are older than the claim and that nothing replaces.

@@ -27,6 +27,7 @@ var about = map[string]string{
 	"invite.create":     "Makes an invitation.",
 	"invite.list":       "The invitations, and who used them.",
 	"invite.revoke":     "Takes an invitation back.",
+	"coverage.sample":   "Asks peers for a handful of what they assert to hold, as the node does by itself every hour.",
 	"coverage.take":     "Takes the coverage claims anew.",
 	"peer.known":        "The nodes that were heard of, and from where.",
 	"peer.ask":          "Asks every active peer which nodes it knows; the answers come into the table of known nodes.",
