@@ -52,6 +52,7 @@ type Spec struct {
 	Blobs        BlobsSpec      `yaml:"blobs,omitempty"`
 	Page         PageSpec       `yaml:"page,omitempty"`
 	Metrics      MetricsSpec    `yaml:"metrics,omitempty"` // who reads the counters
+	Tracing      TracingSpec    `yaml:"tracing,omitempty"` // where traces of syncs go
 	Federation   Federation     `yaml:"federation"`
 	Capabilities []string       `yaml:"capabilities,omitempty"`
 
@@ -250,6 +251,7 @@ func (c *Config) check() error {
 	errs = append(errs, s.Blobs.check()...)
 	errs = append(errs, s.Page.check()...)
 	errs = append(errs, s.Metrics.check()...)
+	errs = append(errs, s.Tracing.check()...)
 	return errors.Join(errs...)
 }
 

@@ -17,6 +17,7 @@ import (
 	"fleetmesh.org/fleetmesh/internal/policy"
 	"fleetmesh.org/fleetmesh/internal/relay"
 	"fleetmesh.org/fleetmesh/internal/store"
+	"fleetmesh.org/fleetmesh/internal/tracing"
 	"fleetmesh.org/fleetmesh/internal/trail"
 	"fleetmesh.org/fleetmesh/internal/transport"
 	"fleetmesh.org/fleetmesh/nostr"
@@ -43,6 +44,7 @@ type federation struct {
 
 	gating   sync.Mutex
 	gates    map[string]*gate              // that are open
+	traces   *tracing.Tracer               // of syncs, nil: none
 	posts    transport.Listener            // of those that are paths of the relay face, nil before the first
 	wrapped  map[string]context.CancelFunc // ends listening for gift wraps, by relay
 	renewing sync.Mutex                    // one look at a time
@@ -81,7 +83,7 @@ func newFederation(n *node) (*federation, error) {
 	if f.invites, err = openInvitations(n.opt.Dir.invitations()); err != nil {
 		return nil, err
 	}
-	return f, nil
+	return f, f.openTraces()
 }
 
 // subprotocols lets peers in on the relay's own URL.
@@ -252,7 +254,7 @@ func (f *federation) config(d *nostr.Event, agreement *ecdh.PrivateKey) host.Con
 	hide := append(append([]nostr.Kind(nil), policy.PrivateKinds...), spec.C().Boundary.NeverKinds...)
 	return host.Config{
 		Agent: n.agent, Agreement: agreement, Dir: filepath.Dir(n.opt.Dir.Journal()), Store: n.store, View: store.View{Hide: hide},
-		Leaving: n.seams.leaving, Left: f.left, Named: f.named, Take: f.take, Publish: f.publish, Announce: f.announce, Shed: f.shed, Find: f.find, Descriptor: f.own, Known: f.tellOf, Told: f.told,
+		Leaving: n.seams.leaving, Trace: f.trace(), Left: f.left, Named: f.named, Take: f.take, Publish: f.publish, Announce: f.announce, Shed: f.shed, Find: f.find, Descriptor: f.own, Known: f.tellOf, Told: f.told,
 		Invited:    func(id string, from nostr.PubKey) bool { return f.invites.redeem(id, from, host.Now().Unix()) },
 		Transports: f.carriers(), Ours: f.ladderSide(), Log: n.log, Noted: f.noted,
 		Mesh: mesh.Config{
@@ -387,4 +389,5 @@ func (f *federation) stop(ctx context.Context) {
 	if err := h.Stop(ctx); err != nil {
 		f.n.log.Warn("stop federation", "err", err)
 	}
+	f.closeTraces(ctx)
 }

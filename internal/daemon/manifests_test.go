@@ -29,7 +29,7 @@ type declare struct {
 	ctl   *control.Client
 }
 
-func startDeclared(t *testing.T) *declare {
+func startDeclared(t *testing.T, change ...func(*Config)) *declare {
 	t.Helper()
 	top, err := os.MkdirTemp("", "mf") // t.TempDir may exceed a Unix socket's length
 	if err != nil {
@@ -40,6 +40,9 @@ func startDeclared(t *testing.T) *declare {
 	c := DefaultConfig("127.0.0.1:0")
 	c.Spec.Federation.DescriptorPoW = 1
 	c.Spec.Relay.Limits = Limits{MaxConnections: 400, ConnectionsPerIP: 400, EventsPerSecond: -1}
+	for _, f := range change {
+		f(c)
+	}
 	if err := dir.Init(c); err != nil {
 		t.Fatal(err)
 	}

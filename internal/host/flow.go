@@ -233,6 +233,7 @@ func (s *session) live() error {
 		s.now.behind = time.Now().Add(s.now.patience)
 	}
 	s.reconciled = true
+	s.trace.Live(s.have, s.need)
 	s.h.step(mesh.SyncLive{Peer: s.peer, Session: s.thread, Have: s.have, Need: s.need})
 	r := &running{s: s, f: f, over: Now().Add(liveLife)}
 	for {

@@ -65,6 +65,9 @@ type Config struct {
 	Mediators     []nostr.PubKey
 	MediatorHints []string
 
+	// Trace begins the trace of a sync: our role in it, initiator or responder, and the mode of its interest. It may be nil and must not wait.
+	Trace func(role, mode string) SyncTrace
+
 	Transports []transport.Transport // by which we dial
 	Ours       []transport.Endpoint  // our side of the ladder
 	Verifier   nostr.Verifier        // nil: nostr.NewBulkVerifier()

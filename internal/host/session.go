@@ -39,6 +39,7 @@ type session struct {
 	reconciled bool         // it is live
 	stale      bool         // the peer had what we brought: it has to be reconciled anew
 	have, need int64        // events delivered and taken
+	trace      SyncTrace
 	unwanted   atomic.Bool  // the operator wants something else by now
 	zip        atomic.Bool  // the peer said in this session that it reads what is compressed
 }
@@ -72,7 +73,7 @@ var errSilence = errors.New("the peer said nothing for too long")
 
 // newSession makes a session that messages are routed to. h.mu is held.
 func (h *Host) newSession(peer nostr.PubKey, thread string, way ledger.Direction, shard, mode string) *session {
-	s := &session{h: h, peer: peer, thread: thread, in: make(chan *bulk, sessionQueue), way: way, shard: shard, mode: mode}
+	s := &session{h: h, peer: peer, thread: thread, in: make(chan *bulk, sessionQueue), way: way, shard: shard, mode: mode, trace: untraced{}}
 	s.now.nudge = make(chan struct{}, 1)
 	s.ctx, s.cancel = context.WithCancel(h.ctx)
 	h.sessions[thread] = s
@@ -82,6 +83,7 @@ func (h *Host) newSession(peer nostr.PubKey, thread string, way ledger.Direction
 // begin starts a sync as its initiator. h.mu is held.
 func (h *Host) begin(eff mesh.StartSync) {
 	s := h.newSession(eff.Peer, eff.Session, ledger.Push, eff.Want.Shard, eff.Want.Mode)
+	s.trace = h.traced(roleInitiator, eff.Want.Mode)
 	h.work.Go(func() { s.end(s.initiate(eff.Want)) })
 }
 
@@ -93,6 +95,7 @@ func (h *Host) serve(eff mesh.ServeSync) {
 		}
 	}
 	s := h.newSession(eff.Peer, eff.Session, ledger.Pull, eff.Open.Shard, eff.Open.Mode)
+	s.trace = h.traced(roleResponder, eff.Open.Mode)
 	h.work.Go(func() { s.end(s.respond(eff.Open)) })
 }
 
@@ -138,6 +141,7 @@ func (s *session) end(err error) {
 	s.h.mu.Lock()
 	delete(s.h.sessions, s.thread)
 	s.h.mu.Unlock()
+	s.trace.End(string(code), s.have, s.need)
 	s.h.step(mesh.SyncEnded{Peer: s.peer, Session: s.thread, Code: code, Have: s.have, Need: s.need})
 }
 

@@ -41,6 +41,7 @@ var table = []struct {
 	{"mesh", "nostr spec identity ledger strain", true},
 	{"sim", "nostr spec identity ledger strain mesh", true},
 	// 3 Ports: an interface, its in-memory form, and fenced adapters.
+	{"tracing", "", false},
 	{"store", "nostr nostr/negentropy spec", false},
 	{"store/eventlog", "nostr nostr/negentropy spec store", false},
 	{"store/lmdb", "nostr nostr/negentropy store", false},

@@ -61,6 +61,7 @@ var nodeRules = []Rule{
 	{"spec.federation.shadow", Live, "the next verdict is held to it"},
 	{"spec.federation.grants", Live, "the next new grant is made so; grants that stand are left as conduct has moved them"},
 	{"spec.federation.grants.scope", NextWindow, "grants that stand are amended to it"},
+	{"spec.tracing", Restart, "the way to the collector is made at start"},
 	{"spec.metrics", Live, "the next request is held to it"},
 	{"spec.tests", Live, "tests run before every apply"},
 }

@@ -114,7 +114,7 @@ func TestPlanRefuses(t *testing.T) {
 	f := newFake(t, node(""))
 	for _, c := range []struct{ name, doc, want string }{
 		{"another node's", node("  identity: {did: " + peer1 + "}\n"), "refused change MeshNode/here spec.identity.did"},
-		{"engine", node("  storage: {engine: lmdb}\n"), "refused create MeshNode/here spec.storage.engine"},
+		{"engine", node("  storage: {engine: memory}\n"), "refused create MeshNode/here spec.storage.engine"},
 		{"store moved", node("  storage: {engine: eventlog, path: elsewhere}\n"), "refused change MeshNode/here spec.storage.path"},
 		{"retention", node("  retention: self\n"), "refused create MeshNode/here spec.retention"},
 		{"peer itself", peering("p", self, ""), "refused create Peering/p spec.peer"},

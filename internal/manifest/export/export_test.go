@@ -124,7 +124,7 @@ func TestRefuses(t *testing.T) {
 	}{
 		{"nomad", node(""), Options{}, `no export for "nomad"`},
 		{"systemd", nil, Options{}, "no manifest is a MeshNode"},
-		{"systemd", node("  storage: {engine: lmdb}\n"), Options{}, "spec.storage.engine"},
+		{"systemd", node("  storage: {engine: memory}\n"), Options{}, "spec.storage.engine"},
 		{"systemd", node("  storage: {engine: eventlog, path: /srv/x}\n"), Options{}, "/var/lib/meshnode"},
 		{"systemd", node("  relay: {listen: '127.0.0.1:0'}\n"), Options{}, "port of 1 to 65535"},
 		{"systemd", node(""), Options{Bin: "/usr/bin\nExecStart=/bin/sh"}, "no spaces"},
