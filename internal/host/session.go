@@ -40,8 +40,8 @@ type session struct {
 	stale      bool         // the peer had what we brought: it has to be reconciled anew
 	have, need int64        // events delivered and taken
 	trace      SyncTrace
-	unwanted   atomic.Bool  // the operator wants something else by now
-	zip        atomic.Bool  // the peer said in this session that it reads what is compressed
+	unwanted   atomic.Bool // the operator wants something else by now
+	zip        atomic.Bool // the peer said in this session that it reads what is compressed
 }
 
 // bulk is a message of a session that mesh let through, with the window it was metered in.
