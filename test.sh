@@ -54,7 +54,7 @@ go test -timeout 30m ./...
 step "the LMDB store (cgo, -tags lmdb)"
 if command -v gcc >/dev/null || command -v cc >/dev/null; then
   CGO_ENABLED=1 go vet -tags lmdb ./internal/store/lmdb ./internal/daemon
-  CGO_ENABLED=1 go test -tags lmdb ./internal/store/lmdb
+  CGO_ENABLED=1 go test -short -timeout 20m -tags lmdb ./internal/store/lmdb
 else
   echo "no C compiler here, which LMDB needs: skipped"
 fi
