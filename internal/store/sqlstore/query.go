@@ -33,6 +33,8 @@ type cursor struct {
 	at    *place
 	page  []*nostr.Event
 	done  bool
+
+	chosen bool // how a search is read
 }
 
 func (s *Store) cursor(ctx context.Context, f *nostr.Filter, view *store.View, limits bool, now int64) *cursor {
@@ -51,9 +53,7 @@ func (s *Store) cursor(ctx context.Context, f *nostr.Filter, view *store.View, l
 			addIn(&c.arms[i].clause, "e.kind NOT", view.Hide, kindArg, "")
 		}
 	}
-	for i := range c.arms {
-		c.arms[i].search(s.dialect.Words, c.terms)
-	}
+	c.chosen = len(c.terms) == 0 || f.IDs != nil
 	return c
 }
 
@@ -80,6 +80,11 @@ func (c *cursor) next() (*nostr.Event, error) {
 
 // load reads the next page. Each statement unites some arms; what they bring is merged, cut to the page, and held against the filter.
 func (c *cursor) load() error {
+	if !c.chosen {
+		if err := c.choose(); err != nil {
+			return err
+		}
+	}
 	var rows []row
 	for from := 0; from < len(c.arms); {
 		var text []string
@@ -124,6 +129,32 @@ func (c *cursor) load() error {
 		c.at = &last
 	}
 	return c.keep(slices.CompactFunc(rows, func(a, b row) bool { return a.id == b.id }))
+}
+
+// commonWords is how many events with the words of a search are counted before it is decided how to read it.
+const commonWords = 20_000
+
+// choose has a search read through the index of words, which costs a look at all events that have them, unless a walk from the newest
+// event on is likely to meet as many as the limit asks for sooner.
+func (c *cursor) choose() error {
+	c.chosen = true
+	w := c.s.dialect.Words
+	if c.left > 0 {
+		var have, all int
+		q := "SELECT (SELECT count(*) FROM (" + w.Find + " LIMIT ?) AS found), (SELECT value FROM meta WHERE name = 'seq')"
+		err := c.s.read.QueryRowContext(c.ctx, c.s.bind(q), w.Arg(store.WordKeys(slices.Values(c.terms))), commonWords).Scan(&have, &all)
+		if err != nil {
+			return c.s.failure("count the events with the words of a search", err)
+		}
+		if have > 0 && have > c.left*all/have {
+			c.size = pageRows
+			return nil
+		}
+	}
+	for i := range c.arms {
+		c.arms[i].search(w, c.terms)
+	}
+	return nil
 }
 
 // row is an event as the tables give it.
