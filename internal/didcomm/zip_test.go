@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"os"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -129,4 +131,53 @@ func FuzzInflate(f *testing.F) {
 			t.Fatalf("deflated and not inflated: %v", err)
 		}
 	})
+}
+
+// zipVector is an envelope with zip, and what opens it.
+type zipVector struct {
+	About    string          `json:"about"`
+	From     JWK             `json:"from"`
+	To       JWK             `json:"to"`
+	Envelope json.RawMessage `json:"envelope"`
+	Message  json.RawMessage `json:"message"`
+}
+
+// TestZipVector opens the envelope that other implementations open.
+func TestZipVector(t *testing.T) {
+	text, err := os.ReadFile("testdata/zip.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v zipVector
+	if err := json.Unmarshal(text, &v); err != nil {
+		t.Fatal(err)
+	}
+	key, err := v.To.AgreementPrivate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, err := v.From.AgreementPublic()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &book{agree: map[string][]PublicKey{DIDOf(v.From.KID): {{v.From.KID, from}}}}
+	h, err := Peek(v.Envelope)
+	if err != nil || h.Zip != ZipDeflate {
+		t.Fatalf("%+v, %v", h, err)
+	}
+	u, err := Unpack(v.Envelope, Keys{v.To.KID: key}, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var compact bytes.Buffer // the file is indented
+	if err := json.Compact(&compact, v.Message); err != nil {
+		t.Fatal(err)
+	}
+	want, err := ParseMessage(compact.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(u.Message, want) || u.SenderKID != v.From.KID {
+		t.Errorf("%+v, want %+v", u.Message, want)
+	}
 }
