@@ -28,7 +28,61 @@ const (
 // random gives the factors: 16 bytes a signature that nobody who chose the
 // signatures could foresee, as crypto/rand.Reader does. Where it fails, its error
 // is returned and the verdicts say nothing.
+//
+// Where there are lanes, which are faster still, signatures of cached authors go there.
 func (v *Verifier) VerifyBatch(random io.Reader, pubs []*[32]byte, msgs []*[32]byte, sigs []*[64]byte, ok []bool) error {
+	if !haveIFMA {
+		return v.verifyBatch(random, pubs, msgs, sigs, ok)
+	}
+	var known, others selection
+	v.divide(pubs, &known, &others)
+	known.take(pubs, msgs, sigs)
+	v.VerifyGroup(known.pubs, known.msgs, known.sigs, known.ok)
+	known.give(ok)
+	others.take(pubs, msgs, sigs)
+	err := v.verifyBatch(random, others.pubs, others.msgs, others.sigs, others.ok)
+	others.give(ok)
+	return err
+}
+
+// selection is some of the signatures of a batch, with their verdicts.
+type selection struct {
+	at         []int
+	pubs, msgs []*[32]byte
+	sigs       []*[64]byte
+	ok         []bool
+}
+
+// divide says which keys are those of cached authors.
+func (v *Verifier) divide(pubs []*[32]byte, known, others *selection) {
+	var found [groupSize][]entry
+	for at := 0; at < len(pubs); at += groupSize {
+		n := min(groupSize, len(pubs)-at)
+		v.cache.get(pubs[at:at+n], found[:n], nil)
+		for i, table := range found[:n] {
+			if table != nil {
+				known.at = append(known.at, at+i)
+			} else {
+				others.at = append(others.at, at+i)
+			}
+		}
+	}
+}
+
+func (s *selection) take(pubs, msgs []*[32]byte, sigs []*[64]byte) {
+	s.pubs, s.msgs, s.sigs, s.ok = make([]*[32]byte, len(s.at)), make([]*[32]byte, len(s.at)), make([]*[64]byte, len(s.at)), make([]bool, len(s.at))
+	for k, i := range s.at {
+		s.pubs[k], s.msgs[k], s.sigs[k] = pubs[i], msgs[i], sigs[i]
+	}
+}
+
+func (s *selection) give(ok []bool) {
+	for k, i := range s.at {
+		ok[i] = s.ok[k]
+	}
+}
+
+func (v *Verifier) verifyBatch(random io.Reader, pubs []*[32]byte, msgs []*[32]byte, sigs []*[64]byte, ok []bool) error {
 	b, _ := v.batches.Get().(*batch)
 	if b == nil {
 		b = &batch{slots: map[[32]byte]int{}}

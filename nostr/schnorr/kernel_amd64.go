@@ -4,7 +4,7 @@ package schnorr
 
 import "golang.org/x/sys/cpu"
 
-//go:generate go run ./internal/gen kernel_amd64.s
+//go:generate go run ./internal/gen kernel_amd64.s lanes_amd64.s
 
 // haveADX says whether the processor has MULX, ADCX and ADOX.
 var haveADX = cpu.X86.HasBMI2 && cpu.X86.HasADX

@@ -11,13 +11,7 @@ import (
 
 // eachPath runs f once on every path that this processor has.
 func eachPath(t *testing.T, f func(t *testing.T)) {
-	best := haveADX
-	defer func() { haveADX = best }()
-	if best {
-		t.Run("adx", f)
-	}
-	haveADX = false
-	t.Run("portable", f)
+	paths(func(name string, on func(func())) { on(func() { t.Run(name, f) }) })
 }
 
 // eachPathBench is eachPath for benchmarks.
@@ -27,18 +21,21 @@ func eachPathBench(b *testing.B, f func(b *testing.B)) {
 
 // paths calls f for every path, with its name and a function that runs another on it.
 func paths(f func(name string, on func(func()))) {
-	best := haveADX
-	on := func(adx bool) func(func()) {
+	adx, ifma := haveADX, haveIFMA
+	on := func(a, i bool) func(func()) {
 		return func(f func()) {
-			defer func() { haveADX = best }()
-			haveADX = adx
+			defer func() { haveADX, haveIFMA = adx, ifma }()
+			haveADX, haveIFMA = a, i
 			f()
 		}
 	}
-	if best {
-		f("adx", on(true))
+	if ifma {
+		f("ifma", on(true, true))
 	}
-	f("portable", on(false))
+	if adx {
+		f("adx", on(true, false))
+	}
+	f("portable", on(false, false))
 }
 
 // TestKernelPieces compares the kernel's linear operations with math/big.

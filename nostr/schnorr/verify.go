@@ -8,9 +8,13 @@ import (
 // DefaultCacheBytes is the size of a Verifier's cache unless told otherwise.
 const DefaultCacheBytes = 16 << 20
 
-// Path names the code that runs on this processor: "adx" for assembly with
+// Path names the code that runs on this processor: "ifma" for sixteen lanes of
+// AVX-512 IFMA where so many wait, and else as "adx"; "adx" for assembly with
 // MULX, ADCX and ADOX, "portable" for Go alone.
 func Path() string {
+	if haveIFMA {
+		return "ifma"
+	}
 	if haveADX {
 		return "adx"
 	}
@@ -53,7 +57,7 @@ func (v *Verifier) Verify(pub *[32]byte, msg []byte, sig *[64]byte) bool {
 	}
 	var zi fe
 	inverse(&zi, &sum.z)
-	return evenY(&sum, &zi)
+	return evenY(&sum.y, &zi)
 }
 
 // groupSize is how many signatures share their inversions: enough for their
@@ -76,28 +80,88 @@ func (v *Verifier) group(pubs []*[32]byte, msgs []*[32]byte, sigs []*[64]byte, o
 	tables := found[:len(pubs)]
 	v.tables(pubs, tables)
 	var (
-		sums   [groupSize]jacobian
-		zs     [2 * groupSize]fe
-		at     [groupSize]int // whose sum it is
+		inputs [groupSize]input
+		jobs   [groupSize]laneJob // those of authors with a whole table, for the lanes
+		of     [groupSize]int     // whose job it is
 		n      int
-		inputs input
+		sums   pending
 	)
 	for i, table := range tables {
 		ok[i] = false
-		if table == nil || !inputs.parse(sigs[i]) {
+		in := &inputs[i]
+		if table == nil || !in.parse(sigs[i]) {
 			continue
 		}
-		inputs.challenge(pubs[i], msgs[i][:], sigs[i])
-		sums[n] = inputs.sum(table)
-		if inputs.matchesX(&sums[n]) {
-			zs[n] = sums[n].z
-			at[n] = i
+		in.challenge(pubs[i], msgs[i][:], sigs[i])
+		if haveIFMA && len(table) == len(authorTable{}) {
+			jobs[n], of[n] = laneJob{in, (*authorTable)(table)}, i
 			n++
+			continue
+		}
+		sums.one(in, table, i)
+	}
+	for at := 0; at < n; {
+		some := jobs[at:min(at+laneCount, n)]
+		if len(some) < minLanes {
+			for k := range some {
+				sums.one(some[k].in, some[k].table[:], of[at+k])
+			}
+		} else {
+			sums.lanes(some, of[at:])
+		}
+		at += len(some)
+	}
+	sums.settle(ok)
+}
+
+// pending are sums R whose x is right: those with an even y are of good signatures. They share one inversion.
+type pending struct {
+	n  int
+	y  [groupSize]fe     // of R, times z³ or zzz
+	zs [2 * groupSize]fe // z or zzz, and room for the inversion
+	at [groupSize]int    // whose R it is
+	// lane says that it is zzz
+	lane [groupSize]bool
+}
+
+func (p *pending) put(y, z *fe, lane bool, at int) {
+	p.y[p.n], p.zs[p.n], p.lane[p.n], p.at[p.n] = *y, *z, lane, at
+	p.n++
+}
+
+// one takes a sum by itself.
+func (p *pending) one(in *input, table []entry, at int) {
+	sum := in.sum(table)
+	if in.matchesX(&sum) {
+		p.put(&sum.y, &sum.z, false, at)
+	}
+}
+
+// lanes takes up to laneCount sums side by side.
+func (p *pending) lanes(jobs []laneJob, of []int) {
+	var sums [laneCount]laneSum
+	sumLanes(jobs, sums[:])
+	for k := range jobs {
+		switch s := &sums[k]; {
+		case s.again:
+			p.one(jobs[k].in, jobs[k].table[:], of[k])
+		case s.matches:
+			p.put(&s.y, &s.zzz, true, of[k])
 		}
 	}
-	inverseAll(zs[:n], zs[groupSize:])
-	for k := range n {
-		ok[at[k]] = evenY(&sums[k], &zs[k])
+}
+
+// settle gives the verdicts.
+func (p *pending) settle(ok []bool) {
+	inverseAll(p.zs[:p.n], p.zs[groupSize:])
+	for k := range p.n {
+		y, zi := p.y[k], &p.zs[k]
+		if !p.lane[k] {
+			ok[p.at[k]] = evenY(&y, zi)
+			continue
+		}
+		mul(&y, &y, zi)
+		ok[p.at[k]] = !y.isOdd()
 	}
 }
 
@@ -157,12 +221,12 @@ func (in *input) matchesX(sum *jacobian) bool {
 	return equal(&u, &sum.x)
 }
 
-// evenY says whether the y of the finite R is even; zi is 1/Z.
-func evenY(sum *jacobian, zi *fe) bool {
+// evenY says whether the y of the finite R is even, Y/Z³; zi is 1/Z.
+func evenY(bigY, zi *fe) bool {
 	var y fe
 	sqrN(&y, zi, 1)
 	mul(&y, &y, zi)
-	mul(&y, &y, &sum.y)
+	mul(&y, &y, bigY)
 	return !y.isOdd()
 }
 
