@@ -17,12 +17,13 @@ var actions = map[string]struct {
 	method string
 	do     func(*Web, *http.Request) (done, back string, err error)
 }{
-	"peer-end":  {"peer.end", endPeer},
-	"peer-tier": {"peer.amend", setTier},
-	"peer-add":  {"peer.add", addPeer},
-	"peer-ask":  {"peer.ask", askPeers},
-	"sync":      {"relay.sync", startSync},
-	"sync-stop": {"relay.sync", stopSync},
+	"peer-end":   {"peer.end", endPeer},
+	"peer-tier":  {"peer.amend", setTier},
+	"peer-limit": {"peer.amend", setLimit},
+	"peer-add":   {"peer.add", addPeer},
+	"peer-ask":   {"peer.ask", askPeers},
+	"sync":       {"relay.sync", startSync},
+	"sync-stop":  {"relay.sync", stopSync},
 	"sign-out-all": {"page.end", func(w *Web, _ *http.Request) (string, string, error) {
 		return "everybody was signed out", prefix, w.cfg.Node.Call(w.ctx, "page.end", nil, nil, nil)
 	}},
@@ -70,6 +71,19 @@ func endPeer(w *Web, r *http.Request) (string, string, error) {
 func setTier(w *Web, r *http.Request) (string, string, error) {
 	did, tier := r.PostForm.Get("did"), r.PostForm.Get("tier")
 	return "the tier is " + tier + " from the next grant on", peerPage(did), w.call(r, "peer.amend", map[string]string{"did": did, "tier": tier})
+}
+
+// setLimit sets one limit of our grant, or gives it back to the arithmetic where no number is written.
+func setLimit(w *Web, r *http.Request) (string, string, error) {
+	did, limit, value := r.PostForm.Get("did"), r.PostForm.Get("limit"), strings.TrimSpace(r.PostForm.Get("value"))
+	if value == "" {
+		return limit + " is the arithmetic's again from the next grant on", peerPage(did), w.call(r, "peer.amend", map[string]any{"did": did, "free": []string{limit}})
+	}
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || n < 0 {
+		return "", "", fmt.Errorf("the limit is no number of 0 or more: write it in digits, or leave it empty to give it back to the arithmetic")
+	}
+	return fmt.Sprintf("%s is at most %d from the next grant on", limit, n), peerPage(did), w.call(r, "peer.amend", map[string]any{"did": did, "limits": map[string]int64{limit: n}})
 }
 
 func askPeers(w *Web, r *http.Request) (string, string, error) {

@@ -291,7 +291,8 @@ func peerView(l *look) []section {
 		{ID: "held", Template: "budget", Data: data(map[string]any{"ID": "held", "Budget": p.Held, "Rows": budgetRows(p.Held, nil), "Title": "What we may cause there",
 			"Note": "Its grant to us. This node stops before it exceeds a limit."})},
 		{ID: "windows", Template: "windows", Data: data(map[string]any{"Windows": windows, "Problem": trouble})},
-		{ID: "actions", Template: "actions", Fixed: true, Data: data(map[string]any{"CSRF": l.csrf, "Has": l.has, "Tiers": spec.C().Tiers})},
+		{ID: "actions", Template: "actions", Fixed: true, Data: data(map[string]any{"CSRF": l.csrf, "Has": l.has, "Tiers": spec.C().Tiers, "Limits": spec.C().Limits})},
+		l.reports(p),
 		l.decisions("peer-log", 60, nil),
 	}
 }
