@@ -194,27 +194,36 @@ func (t *turn) dialling(in Dialling) {
 		t.do(Permit{Window: w.Epoch, Grant: g.ID})
 		return
 	}
-	used := ledger.Counters{}
-	if b := lookup(p.Used, w.Epoch); b != nil {
-		used = b.spent()
-	}
-	if over := exceeds(g.Limits, used, oneSession); over != "" {
-		t.do(Withhold{Code: spec.CodeOverBudget, Limit: over, Until: w.End()})
-		return
+	windows := t.mayCountDial(in.Created, w)
+	for _, v := range windows {
+		used := ledger.Counters{}
+		if b := lookup(p.Used, v.Epoch); b != nil {
+			used = b.spent()
+		}
+		if over := exceeds(p.Held.of(v.Start()).Limits, used, oneSession); over != "" {
+			t.do(Withhold{Code: spec.CodeOverBudget, Limit: over, Until: v.End()})
+			return
+		}
 	}
 	p.Dialling, p.DialWindow = true, w.Epoch
-	// The peer counts it in the window of that message or, by its own clock, in that of its arrival: each may be the one. A message that is too
-	// old by our clock may not be so by the peer's, which may be behind ours.
-	skew := spec.C().Window.SkewSeconds
-	seen := []int64{}
-	for _, v := range []ledger.Window{w, ledger.WindowAt(max(in.Created, t.now-2*skew), w.Length), ledger.WindowAt(t.now-skew, w.Length), ledger.WindowAt(t.now, w.Length), ledger.WindowAt(t.now+skew, w.Length)} {
-		if !slices.Contains(seen, v.Epoch) {
-			seen = append(seen, v.Epoch)
-			t.dials(p, p.Held.of(v.Start()), v)
-		}
+	for _, v := range windows {
+		t.dials(p, p.Held.of(v.Start()), v)
 	}
 	t.used(p, false) // not even a machine's crash may make us forget it: to ask what was counted is one more session
 	t.do(Permit{Window: w.Epoch, Grant: g.ID})
+}
+
+// mayCountDial lists the windows that the peer may count a session in whose first message was made at created: that of the message or, by its own clock, that
+// of its arrival. A message that is too old by our clock may not be so by the peer's, which may be behind ours.
+func (t *turn) mayCountDial(created int64, w ledger.Window) []ledger.Window {
+	skew := spec.C().Window.SkewSeconds
+	out := []ledger.Window{w}
+	for _, at := range []int64{max(created, t.now-2*skew), t.now - skew, t.now, t.now + skew} {
+		if v := ledger.WindowAt(at, w.Length); !slices.Contains(out, v) {
+			out = append(out, v)
+		}
+	}
+	return out
 }
 
 var oneSession = ledger.Counters{spec.CounterConnOpen: 1}

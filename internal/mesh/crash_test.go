@@ -263,3 +263,19 @@ func TestADialIsDurableBeforeItIsMade(t *testing.T) {
 		w.step(w.a(), Connected{Peer: w.b().key, Created: w.now.Unix()})
 	}
 }
+
+// A dial that the peer may count in the window before is not made where that one is full, whichever the peer would have counted it in.
+func TestADialFitsInEveryWindowThatItMayBeCountedIn(t *testing.T) {
+	w := newPair(t)
+	w.peering()
+	p := w.a().node.peers[w.b().key]
+	skew := spec.C().Window.SkewSeconds
+	w.now = time.Unix(w.now.Unix()/60*60+6*60+5, 0)
+	before := ledger.WindowAt(w.now.Unix()-skew, p.Held.current().Window)
+	find(&p.Used, p.Held.of(before.Start()), before).Counters[spec.CounterConnOpen] = p.Held.of(before.Start()).Limits[spec.LimitConnRate]
+	if got := w.a().node.Step(w.now, Dialling{Peer: w.b().key, Created: w.now.Unix() - skew - 1}); len(got) == 0 {
+		t.Fatal("no answer")
+	} else if _, ok := got[0].(Withhold); !ok {
+		t.Errorf("the dial is let through: %+v", got[0])
+	}
+}
