@@ -179,10 +179,22 @@ func (g grants) current() *ledger.Grant {
 	return g[0]
 }
 
-// push makes a grant the newest.
+// push makes a grant the newest. The oldest go, but for those that a window which may still be open is accounted under: an operator who amends often
+// within one window must not move what that window names.
 func (g grants) push(n *ledger.Grant) grants {
-	return append(grants{n}, g[:min(len(g), keptGrants-1)]...)
+	out := append(grants{n}, g...)
+	bound := ledger.WindowAt(n.CreatedAt, n.Window).Start() - windowsOpen*n.Window
+	for len(out) > keptGrants && (len(out) > mostGrants || out[len(out)-2].CreatedAt+spec.C().Window.SkewSeconds <= bound) {
+		out = out[:len(out)-1]
+	}
+	return out
 }
+
+// How many windows back one may still be open, and how many grants are remembered at the most.
+const (
+	windowsOpen = 3
+	mostGrants  = 64
+)
 
 // keptGrants is how many grants of a direction are remembered. At the shortest window a grant binds three windows after it was made.
 const keptGrants = 6

@@ -405,7 +405,7 @@ func (t *turn) grantIssued(in GrantIssued) {
 	id := in.Grant.ID
 	cause := p.Cause
 	p.Cause, p.Tries = "", 0
-	p.Terms = append([]term{{Grant: id, Remedy: cause == spec.CauseRemedy}}, p.Terms[:min(len(p.Terms), keptGrants-1)]...)
+	p.Terms = append([]term{{Grant: id, Remedy: cause == spec.CauseRemedy}}, p.Terms[:min(len(p.Terms), len(p.Issued)-1)]...)
 	if p.Stage == granting && len(p.Held) > 0 {
 		p.Stage = active
 	}

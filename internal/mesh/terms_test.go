@@ -253,3 +253,27 @@ func TestChangedFilterIsTakenUp(t *testing.T) {
 		t.Error("a session that was reconciling for an older filter goes on with it")
 	}
 }
+
+// However often an operator amends within a window, that window stays accounted under the grant that it began with, at both ends.
+func TestManyAmendsInOneWindow(t *testing.T) {
+	w := newPair(t, func(c *Config) { c.Window = 3600 })
+	w.peering()
+	a, b := w.a(), w.b()
+	start := ledger.WindowAt(w.now.Unix(), 3600).Start()
+	first := a.node.peers[b.key].Issued.of(start).ID
+	for i := range 20 {
+		w.pass(time.Second)
+		w.step(a, AddPeer{Peer: b.key, Wants: oneWant(`{"kinds":[1]}`), Budget: ledger.Limits{spec.LimitEventsIn: int64(100 + i)}})
+	}
+	p := a.node.peers[b.key]
+	if got := p.Issued.of(start).ID; got != first || b.node.peers[a.key].Held.of(start).ID != first || len(p.Terms) != len(p.Issued) {
+		t.Errorf("the window is accounted under %s and %s, and began under %s; %d terms of %d grants", got, b.node.peers[a.key].Held.of(start).ID, first, len(p.Terms), len(p.Issued))
+	}
+	for i := range 12 { // and they do not pile up
+		w.now = w.now.Add(time.Hour)
+		w.step(a, AddPeer{Peer: b.key, Wants: oneWant(`{"kinds":[1]}`), Budget: ledger.Limits{spec.LimitEventsIn: int64(200 + i)}})
+	}
+	if n := len(p.Issued); n > keptGrants || len(p.Terms) != n {
+		t.Errorf("%d grants and %d terms are kept", n, len(p.Terms))
+	}
+}
