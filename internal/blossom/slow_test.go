@@ -10,13 +10,16 @@ import (
 
 // drip is a body of which one octet comes every half minute. It obeys the deadline as a connection does.
 type drip struct {
-	until time.Time
-	read  int
+	until   time.Time
+	read    int
+	timeout bool
+	cleared bool
 }
 
 func (d *drip) Read(p []byte) (int, error) {
 	<-time.After(30 * time.Second)
 	if time.Now().After(d.until) {
+		d.timeout = true
 		return 0, http.ErrHandlerTimeout
 	}
 	d.read++
@@ -35,6 +38,7 @@ func (w deadlineWriter) SetReadDeadline(t time.Time) error {
 	if !t.IsZero() {
 		w.d.until = t
 	}
+	w.d.cleared = w.d.cleared || t.IsZero() && w.d.timeout
 	return nil
 }
 
@@ -55,6 +59,9 @@ func TestDrippingUpload(t *testing.T) {
 		f.ServeHTTP(w, r)
 		if took := time.Since(begin); took > 2*patience || w.Code != 400 {
 			t.Errorf("it held a place for %v and got %d", took, w.Code)
+		}
+		if d.cleared {
+			t.Error("the deadline was taken away before the answer: the server would wait for the rest of the body without end")
 		}
 	})
 	if allowance(1<<20) < 4*time.Minute {

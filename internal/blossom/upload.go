@@ -196,7 +196,7 @@ func (b *body) fill(p []byte) (int, error) {
 	_ = b.control.SetReadDeadline(b.start.Add(allowance(b.n)))
 	n, err := b.src.Read(p)
 	b.n += int64(n)
-	if err != nil {
+	if err == io.EOF { // after any other error the deadline stays: the server reads what is left before it answers, and would wait for it
 		_ = b.control.SetReadDeadline(time.Time{})
 	}
 	return n, err

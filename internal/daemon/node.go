@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"fleetmesh.org/fleetmesh/internal/attach"
@@ -93,6 +94,10 @@ func Run(ctx context.Context, opt Options) error {
 			return err
 		}
 	}
+	if c, err := control.Dial(ctx, opt.Dir.Control()); err == nil { // before anything is touched: that node may be in the middle of an apply
+		c.Close()
+		return fmt.Errorf("a node runs in %s already: meshnode status --dir %[1]s shows it, and meshnode stop --dir %[1]s ends it", opt.Dir)
+	}
 	migrated, err := opt.Dir.Migrate()
 	for _, m := range migrated {
 		opt.Log.Info("the node directory was brought to a newer version", "version", m.From+1, "what", m.What)
@@ -108,6 +113,9 @@ func Run(ctx context.Context, opt Options) error {
 		return err
 	}
 	ln, err := net.Listen("tcp", n.cfg().Spec.Relay.Listen)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("serve the relay face on spec.relay.listen: %w: stop the program that has it, or choose another with --listen", err)
+	}
 	if err != nil {
 		return fmt.Errorf("serve the relay face on spec.relay.listen: %w", err)
 	}
@@ -200,7 +208,8 @@ func (n *node) serve(ctx context.Context, ln net.Listener, made bool) (err error
 		return err
 	}
 	defer n.blobs.close()
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(n.log.Handler(), slog.LevelDebug)}
+	server := faceServer(handler, bodyPatience, idlePatience)
+	server.ErrorLog = slog.NewLogLogger(n.log.Handler(), slog.LevelDebug)
 	failed := make(chan error, 1)
 	var parts sync.WaitGroup
 	parts.Go(func() {

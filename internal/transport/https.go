@@ -168,6 +168,11 @@ func (h *HTTPS) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		problem(w, http.StatusUnsupportedMediaType, "e.m.msg.media-type", "the content type must be "+ContentType)
 		return
 	}
+	if r.ContentLength > MaxFrame { // said before it is sent: nobody waits for the rest
+		w.Header().Set("Connection", "close")
+		problem(w, http.StatusRequestEntityTooLarge, "e.m.msg.too-large", "a message has at most 4 MiB")
+		return
+	}
 	frame, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxFrame))
 	if tooBig := (*http.MaxBytesError)(nil); errors.As(err, &tooBig) {
 		problem(w, http.StatusRequestEntityTooLarge, "e.m.msg.too-large", "a message has at most 4 MiB")
