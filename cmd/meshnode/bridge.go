@@ -149,7 +149,12 @@ func (c *bridgeStatusCmd) Run(a *app) error {
 	if err := a.call("bridge.status", nil, &list, nil); err != nil {
 		return err
 	}
-	return a.print(list, func(w io.Writer) { printStreams(w, list) })
+	return a.print(list, func(w io.Writer) {
+		if len(list) == 0 {
+			fmt.Fprintln(w, "no stream runs: meshnode bridge run begins those of a configuration")
+		}
+		printStreams(w, list)
+	})
 }
 
 func printStreams(w io.Writer, list []bridge.LaneStatus) {

@@ -101,7 +101,10 @@ func (c *initCmd) config() (*daemon.Config, error) {
 		s.Operator.Pubkey = k.String()
 	}
 	if c.Name != "" {
-		cfg.Metadata.Name, s.Relay.Name = c.Name, c.Name
+		s.Relay.Name = c.Name
+		if cfg.Metadata.Name = slug(c.Name); cfg.Metadata.Name == "" {
+			cfg.Metadata.Name = "meshnode"
+		}
 	}
 	s.Class, s.Relays, s.Mediators, s.Federation.Enrolment = c.Class, c.Relay, c.Mediator, c.Enrolment
 	for i, text := range c.Endpoint {
@@ -138,4 +141,19 @@ func (c *initCmd) provisioning(a *app) (p daemon.Provisioning, err error) {
 		p.Node = &k
 	}
 	return p, nil
+}
+
+// slug is the form of a name that a manifest may have: lower-case letters, digits and single dashes, 63 at most. The name
+// itself stays what people see.
+func slug(name string) string {
+	var b strings.Builder
+	for _, r := range strings.ToLower(name) {
+		switch {
+		case r >= 'a' && r <= 'z' || r >= '0' && r <= '9':
+			b.WriteRune(r)
+		case b.Len() > 0 && !strings.HasSuffix(b.String(), "-"):
+			b.WriteByte('-')
+		}
+	}
+	return strings.TrimRight(b.String()[:min(b.Len(), 63)], "-")
 }

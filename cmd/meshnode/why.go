@@ -9,6 +9,7 @@ import (
 
 	"fleetmesh.org/fleetmesh/internal/daemon"
 	"fleetmesh.org/fleetmesh/internal/identity"
+	"fleetmesh.org/fleetmesh/nostr"
 	"fleetmesh.org/fleetmesh/spec"
 )
 
@@ -41,6 +42,9 @@ func (c *whyCmd) Run(a *app) error {
 	}
 	if c.Window != 0 {
 		return &exit{spec.ExitUsage, "--window is for a peer: name its DID"}
+	}
+	if _, err := nostr.ParseID(c.Of); err != nil {
+		return &exit{spec.ExitUsage, fmt.Sprintf("%q is neither the id of an event (64 lower-case hex digits), nor the DID of a peer, nor the number of a window", c.Of)}
 	}
 	return whyEvent(a, c.Of)
 }

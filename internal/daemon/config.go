@@ -11,11 +11,13 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/goccy/go-yaml"
 
 	"fleetmesh.org/fleetmesh/internal/identity"
+	"fleetmesh.org/fleetmesh/internal/manifest"
 	"fleetmesh.org/fleetmesh/internal/policy"
 	"fleetmesh.org/fleetmesh/internal/transport"
 	"fleetmesh.org/fleetmesh/nostr"
@@ -178,7 +180,7 @@ func DefaultConfig(listen string) *Config {
 
 // LoadConfig reads and checks node.yaml.
 func LoadConfig(path string) (*Config, error) {
-	text, err := os.ReadFile(path)
+	text, err := readConfig(path)
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration: %w", err)
 	}
@@ -187,6 +189,20 @@ func LoadConfig(path string) (*Config, error) {
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
 	return c, nil
+}
+
+// readConfig reads a file of configuration, of which no honest one is larger than manifests may be.
+func readConfig(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, manifest.MaxSize+1))
+	if err == nil && len(text) > manifest.MaxSize {
+		err = fmt.Errorf("%s has more than the %d octets that a configuration may have: is it the right file?", path, manifest.MaxSize)
+	}
+	return text, err
 }
 
 // ParseConfig decodes a MeshNode manifest strictly and checks its values.
@@ -356,8 +372,10 @@ func (s *Spec) checkShards() (errs []error) {
 
 func (r *RelaySpec) check() (errs []error) {
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if _, _, err := net.SplitHostPort(r.Listen); err != nil {
+	if _, port, err := net.SplitHostPort(r.Listen); err != nil {
 		bad("spec.relay.listen is %q, want host:port such as 127.0.0.1:7777", r.Listen)
+	} else if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		bad("spec.relay.listen is %q, want a port from 0, which is any that is free, to 65535", r.Listen)
 	}
 	for _, u := range r.PublicURLs {
 		p, err := url.Parse(u)

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -25,12 +26,15 @@ type GatewayConfig = border.Config
 
 // LoadGateway reads a gateway's configuration strictly. A relative directory is taken relative to the file.
 func LoadGateway(path string) (*GatewayConfig, error) {
-	text, err := os.ReadFile(path)
+	text, err := readConfig(path)
 	if err != nil {
 		return nil, fmt.Errorf("read the gateway's configuration: %w", err)
 	}
 	c := new(GatewayConfig)
-	if err := yaml.NewDecoder(bytes.NewReader(text), yaml.Strict()).Decode(c); err != nil {
+	switch err := yaml.NewDecoder(bytes.NewReader(text), yaml.Strict()).Decode(c); {
+	case errors.Is(err, io.EOF):
+		return nil, fmt.Errorf("read the gateway's configuration: %s is empty: docs/gateway.md shows one", path)
+	case err != nil:
 		return nil, fmt.Errorf("read the gateway's configuration: %s: %s", path, yaml.FormatError(err, false, true))
 	}
 	if err := c.Check(); err != nil {

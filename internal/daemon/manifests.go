@@ -215,8 +215,7 @@ func (m *manifests) perform(ctx context.Context, op manifest.Op, run *manifest.R
 		_, err := m.n.beginPeering(ctx, params)
 		return err
 	case manifest.EndPeer:
-		_, err := m.n.peerEnd(ctx, PeerEndParams{DID: op.Peer.DID, Reason: op.Reason})
-		return err
+		return m.n.endPeering(ctx, PeerEndParams{DID: op.Peer.DID, Reason: op.Reason}, false)
 	case manifest.Record:
 		if err := writeFile(m.n.opt.Dir.manifestRecord(), op.Applied, 0o600); err != nil {
 			return fmt.Errorf("record what was applied: %w", err)

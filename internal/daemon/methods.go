@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -159,6 +160,11 @@ func (n *node) beginPeering(ctx context.Context, p PeerParams) (none, error) {
 			return none{}, control.BadParams("the mode of shard %q is %q, want pull, push or both", w.Shard, w.Mode)
 		}
 	}
+	for _, r := range p.Relays {
+		if u, err := url.Parse(r); err != nil || (u.Scheme != "ws" && u.Scheme != "wss") || u.Host == "" {
+			return none{}, control.BadParams("the relay is %q, want a URL such as wss://relay.example.org", r)
+		}
+	}
 	h, err := n.fed.get(ctx)
 	if err != nil {
 		return none{}, err
@@ -213,16 +219,24 @@ type PeerEndParams struct {
 }
 
 func (n *node) peerEnd(ctx context.Context, p PeerEndParams) (none, error) {
+	return none{}, n.endPeering(ctx, p, true)
+}
+
+// endPeering is peerEnd; one that is not there is an error where a person named it, and nothing to do for manifests.
+func (n *node) endPeering(ctx context.Context, p PeerEndParams, named bool) error {
 	key, err := ParseNode(p.DID)
 	if err != nil {
-		return none{}, control.BadParams("%v", err)
+		return control.BadParams("%v", err)
 	}
 	h, err := n.fed.get(ctx)
 	if err != nil {
-		return none{}, err
+		return err
+	}
+	if named && !slices.ContainsFunc(h.Peers(), func(q mesh.Peer) bool { return q.Key == key }) {
+		return control.Refuse(string(spec.CodePolicy), "%s is no peer of this node: see meshnode peer list", p.DID)
 	}
 	h.EndPeer(key, p.Reason)
-	return none{}, nil
+	return nil
 }
 
 // Happened is one thing that mesh told of.
