@@ -3,7 +3,9 @@ package schnorr
 import (
 	"bytes"
 	cryptorand "crypto/rand"
+	"encoding/binary"
 	"fmt"
+	"math/big"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -42,6 +44,66 @@ func TestAgainstLibsecp(t *testing.T) {
 		eachPath(t, func(t *testing.T) { differences += compareAll(t, all, want) })
 	}
 	t.Logf("%d signatures, %d of them good, on every path single, in groups and in batches: %d differences", n, good, differences)
+}
+
+// TestManyAgainstLibsecp is the long form on the fastest path, in groups: signatures by our own
+// signer with keys on every border, a third of them spoiled. A million with FLEETMESH_FULL=1.
+func TestManyAgainstLibsecp(t *testing.T) {
+	n := 4000
+	if os.Getenv("FLEETMESH_FULL") == "1" {
+		n = 1000000
+	}
+	program, err := buildLibsecp(t)
+	if err != nil {
+		t.Skip(err)
+	}
+	v := NewVerifier(0)
+	good, differences := 0, 0
+	for done := 0; done < n; done += 20000 {
+		all := newForge(uint64(77 + done)).many(min(20000, n-done))
+		want, _ := libsecpVerdicts(t, program, all)
+		g, ok := batchOf(all), make([]bool, len(all))
+		v.VerifyGroup(g.pubs, g.msgs, g.sigs, ok)
+		for i := range all {
+			if want[i] {
+				good++
+			}
+			if ok[i] != want[i] {
+				differences++
+				t.Errorf("%s: verdict %v: pub %x msg %x sig %x", all[i].what, ok[i], all[i].pub, all[i].msg, all[i].sig)
+			}
+		}
+	}
+	t.Logf("path %s: %d signatures in groups, %d of them good: %d differences", Path(), n, good, differences)
+}
+
+// many draws n signatures by a thousand keys, with nonces that are hashes.
+func (f *forge) many(n int) (out []triple) {
+	type author struct {
+		d      *big.Int
+		signer *Signer
+	}
+	var authors []author
+	for range 1000 {
+		d := f.number()
+		var b [32]byte
+		d.FillBytes(b[:])
+		if s, ok := NewSigner(&b); ok {
+			authors = append(authors, author{d, s})
+		}
+	}
+	for i := range n {
+		a := authors[f.r.IntN(len(authors))]
+		tr := triple{pub: a.signer.PubKey(), what: "good"}
+		binary.LittleEndian.PutUint64(tr.msg[:], f.r.Uint64())
+		binary.LittleEndian.PutUint64(tr.msg[8:], uint64(i))
+		tr.sig = a.signer.Sign(&tr.msg, &[32]byte{})
+		if f.r.IntN(3) == 0 {
+			f.spoil(&tr, a.d, out)
+		}
+		out = append(out, tr)
+	}
+	return out
 }
 
 func buildLibsecp(t testing.TB) (program string, err error) {
