@@ -41,6 +41,10 @@ func (v *bulkVerifier) Verify(events []*Event) []bool {
 // schnorr.Path does.
 func VerifyPath() string { return schnorr.Path() }
 
+// UseVerifyPath has everything verified by that code, if this processor has it, as
+// schnorr.Use does: for measuring, before anything is verified.
+func UseVerifyPath(path string) error { return schnorr.Use(path) }
+
 type groupVerifier struct{ schnorr *schnorr.Verifier }
 
 // verifyGroup is how many events are handed on at once, so that the lists for

@@ -14,16 +14,19 @@ type benchCmd struct {
 }
 
 type benchVerifyCmd struct {
-	Rounds int `help:"How often each way is tried; the shortest time counts." default:"20"`
+	Rounds int    `help:"How often each way is tried; the shortest time counts." default:"20"`
+	Path   string `help:"Verify by this code, of those that the processor has: ifma, adx or portable. The fastest if not said." placeholder:"NAME"`
 }
 
 func (c *benchVerifyCmd) Help() string {
 	return `Signs some events with keys made for this call and verifies them as the relay does: alone, and together with what waits beside them.
+The path is ifma (lanes of AVX-512, where enough waits together), adx (assembly with MULX) or portable (Go alone).
 "authors known" are those whose events came before, "authors new" those of whom nothing is remembered. Times are of one core; other load on the machine makes them longer.
 
 Examples:
   meshnode bench verify
-  meshnode bench verify --json --rounds 100`
+  meshnode bench verify --json --rounds 100
+  meshnode bench verify --path portable`
 }
 
 // verifyTiming is one way to verify, and the microseconds that one signature took at best.
@@ -35,6 +38,11 @@ type verifyTiming struct {
 func (c *benchVerifyCmd) Run(a *app) error {
 	if c.Rounds < 1 {
 		return fmt.Errorf("--rounds is %d, and must be at least 1", c.Rounds)
+	}
+	if c.Path != "" {
+		if err := nostr.UseVerifyPath(c.Path); err != nil {
+			return fmt.Errorf("--path: %w", err)
+		}
 	}
 	events, err := signedEvents(256)
 	if err != nil {
