@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"regexp"
 	"strings"
@@ -78,6 +79,18 @@ func TestDashboardNamesWhatThereIs(t *testing.T) {
 					t.Errorf("panel %q: no %s on the page", p.Title, name)
 				}
 			}
+		}
+	}
+}
+
+// The counters are read, and with nothing else than a read.
+func TestMetricsAreOnlyRead(t *testing.T) {
+	n := &node{}
+	for _, method := range []string{http.MethodPost, http.MethodDelete, http.MethodTrace, http.MethodConnect, http.MethodPut} {
+		w := httptest.NewRecorder()
+		n.guardMetrics(http.NotFoundHandler()).ServeHTTP(w, httptest.NewRequest(method, "/metrics", nil))
+		if w.Code != http.StatusMethodNotAllowed || w.Header().Get("Allow") != "GET, HEAD" {
+			t.Errorf("%s: %d", method, w.Code)
 		}
 	}
 }

@@ -61,6 +61,11 @@ func (m *MetricsSpec) token(d Dir) (string, error) {
 // guardMetrics lets those read the counters whom the configuration in force lets.
 func (n *node) guardMetrics(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "the counters are read with GET", http.StatusMethodNotAllowed)
+			return
+		}
 		m := &n.cfg().Spec.Metrics
 		switch m.Access {
 		case metricsPublic:
