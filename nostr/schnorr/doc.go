@@ -18,8 +18,7 @@
 //
 // Field arithmetic is in four limbs of 64 bits (field.go), portable Go with the
 // bounds of every step beside it; amd64 processors with BMI2 and ADX get whole point
-// operations in assembly, which internal/gen writes (kernel_amd64.s). Those with
-// AVX-512 IFMA take sixteen sums side by side where six or more signatures of
-// cached authors wait (lanes.go, lanes_amd64.s): each still has its own verdict, and
-// one alone does not wait. The build tag purego leaves all assembly out.
+// operations in assembly, which internal/gen writes (kernel_amd64.s). With AVX-512 IFMA
+// up to sixteen signatures of a group go side by side, each with its own sum and verdict, in
+// limbs of 52 bits (lanes.go, lanes_amd64.s). The build tag purego leaves all assembly out.
 package schnorr

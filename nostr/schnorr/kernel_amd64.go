@@ -9,6 +9,20 @@ import "golang.org/x/sys/cpu"
 // haveADX says whether the processor has MULX, ADCX and ADOX.
 var haveADX = cpu.X86.HasBMI2 && cpu.X86.HasADX
 
+// haveIFMA says whether the processor has the AVX-512 instructions of the lanes, and the
+// system keeps their registers: cpu looks at both. What has no ADX has no lanes either.
+var haveIFMA = haveADX && cpu.X86.HasAVX512F && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512DQ && cpu.X86.HasAVX512VL &&
+	cpu.X86.HasAVX512IFMA && cpu.X86.HasAVX512VBMI2
+
+// ladderLanes8 doubles the first eight points so many times, and then takes n steps, at least
+// one; ladderLanes16 does so with all sixteen.
+//
+//go:noescape
+func ladderLanes8(sum *lanePoints, doublings int, steps *laneStep, n int)
+
+//go:noescape
+func ladderLanes16(sum *lanePoints, doublings int, steps *laneStep, n int)
+
 //go:noescape
 func mulADX(z, x, y *fe)
 
@@ -45,3 +59,32 @@ func negateIfADX(z, x, y *fe)
 
 //go:noescape
 func halfADX(z, x, y *fe)
+
+// The lanes' field operations alone, for tests.
+
+//go:noescape
+func mulLanes(z, x, y, u, v *lanes)
+
+//go:noescape
+func mulLessLanes(z, x, y, u, v *lanes) // z = x·y - u - 2v
+
+//go:noescape
+func mulPairLanes(z, x, y, u, v *lanes) // z = x·y + u·v
+
+//go:noescape
+func sqrLanes(z, x, y, u, v *lanes)
+
+//go:noescape
+func sqrLessLanes(z, x, y, u, v *lanes) // z = x² - u - 2v
+
+//go:noescape
+func sqrTripleLanes(z, x, y, u, v *lanes) // z = 3x²
+
+//go:noescape
+func subLanes(z, x, y, u, v *lanes)
+
+//go:noescape
+func negLanes(z, x, y, u, v *lanes)
+
+//go:noescape
+func twiceLanes(z, x, y, u, v *lanes)

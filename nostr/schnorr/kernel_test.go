@@ -11,14 +11,14 @@ import (
 // TestKernelIsGenerated holds the assembly to its generator.
 func TestKernelIsGenerated(t *testing.T) {
 	dir := t.TempDir()
+	names := []string{"kernel_amd64.s", "lanes_amd64.s"}
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("no go command here")
 	}
-	files := []string{"kernel_amd64.s", "lanes_amd64.s"}
-	if out, err := exec.Command("go", "run", "./internal/gen", filepath.Join(dir, files[0]), filepath.Join(dir, files[1])).CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "run", "./internal/gen", filepath.Join(dir, names[0]), filepath.Join(dir, names[1])).CombinedOutput(); err != nil {
 		t.Fatalf("run the generator: %v: %s", err, out)
 	}
-	for _, name := range files {
+	for _, name := range names {
 		want, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			t.Fatal(err)

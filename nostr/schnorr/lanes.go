@@ -1,287 +1,334 @@
 package schnorr
 
-import (
-	"crypto/sha256"
-	"runtime"
-	"sync"
-	"unsafe"
-)
+import "sync"
 
-// Sixteen sums s·G - e·P side by side, each exact and with a verdict of its own. All lanes do the same steps, so that digits have to stand at the
-// same places in each: an odd number k below 2^128 is the sum of d_j·16^j with all d_j odd, d_j = 2·b_j - 15, where b_j is the j-th digit of
-// (2^128 + k)/2 in base 16; and in base 256 the same with 2·b_j - 255. So the digits are read off, with no carries. An even k takes the digits
-// of k + 1, and the point is taken off again at the end. Digits of one tooth's table are 32 bits of the number, so that seven times four doublings serve all.
-//
-// Each sum starts from a point off, not at infinity, and 2^28·off is taken from it last. Which point that is does not matter: an addition of equal or
-// opposite points leaves zz = zzz = 0 for good, and such a sum is then taken again by itself. That is also how an infinite sum ends.
+// The lanes verify up to sixteen signatures at once, each in its own lane of
+// AVX-512's registers and with its own verdict: no lane's value ever enters
+// another's. All lanes take the same steps, so a number is written in digits of which
+// none is 0: an odd k below 2^128 is the sum of ±2^i for i from 0 to 127, plus where the bit i
+// of k/2 + 2^127 is set. Four neighbours make an odd digit between -15 and 15, eight
+// one between -255 and 255. An even number is made odd by adding 1, and the
+// points too many are taken off in the end.
+
 const (
-	laneCount = 16
-	// minLanes is how many signatures have to wait for lanes to be faster than one after the other: sixteen cost as much as five.
-	minLanes = 6
-
-	laneDoublings = 4              // between two places of digits
-	lanePlaces    = toothBits / 4  // of digits in base 16, in a tooth
-	authorRows    = 2 * combs      // halves of a number by teeth
-	laneRows      = 2 * authorRows // of one place: an author's and the generator's
+	maxLanes = 16
+	// minLanes is from how many signatures on a pass of lanes is faster than one by one.
+	minLanes   = 4
+	laneDigit  = authorWindow - 1 // bits
+	fixedDigit = 8                // bits of the generator's digits
+	// How many digits both halves of a number have.
+	authorSteps    = 2 * 128 / laneDigit
+	generatorSteps = 2 * 128 / fixedDigit
 )
 
-// lane is an element of eight lanes: limbs of 52 bits, least significant first.
-type lane [5][8]uint64
+// lanes is eight elements in limbs of 52 bits: limb i of element l at [i][l].
+type lanes [5][8]uint64
 
-const laneLimb = 1<<52 - 1
-
-// set puts x, any value below 2^256, into a lane.
-func (z *lane) set(i int, x *fe) {
-	z[0][i] = x[0] & laneLimb
-	z[1][i] = (x[0]>>52 | x[1]<<12) & laneLimb
-	z[2][i] = (x[1]>>40 | x[2]<<24) & laneLimb
-	z[3][i] = (x[2]>>28 | x[3]<<36) & laneLimb
-	z[4][i] = x[3] >> 16
+// set puts a weakly reduced x into a lane.
+func (z *lanes) set(l int, x *fe) {
+	const mask = 1<<52 - 1
+	z[0][l] = x[0] & mask
+	z[1][l] = (x[0]>>52 | x[1]<<12) & mask
+	z[2][l] = (x[1]>>40 | x[2]<<24) & mask
+	z[3][l] = (x[2]>>28 | x[3]<<36) & mask
+	z[4][l] = x[3] >> 16
 }
 
-// get reads a lane of a reduced element: below 2^256 + 2^215. What is at 2^256, a bit, is worth foldC; where it is set little is left, and
-// nothing is carried that far again.
-func (z *lane) get(i int) (x fe) {
-	z0, z1, z2, z3, z4 := z[0][i], z[1][i], z[2][i], z[3][i], z[4][i]
-	z0 += z4 >> 48 * foldC
-	z4 &= 1<<48 - 1
-	z1 += z0 >> 52
-	z2 += z1 >> 52
-	z3 += z2 >> 52
-	z4 += z3 >> 52
-	z0, z1, z2, z3 = z0&laneLimb, z1&laneLimb, z2&laneLimb, z3&laneLimb
-	return fe{z0 | z1<<52, z1>>12 | z2<<40, z2>>24 | z3<<28, z3>>36 | z4<<16}
+// get takes an element out of a lane: its four lower limbs are below 2^52 and
+// the fifth is at most 2^48 + 2^12. So what is above 2^256 is 0 or 1, and where it is 1
+// the rest is below 2^221, to which foldC can be added.
+func (z *lanes) get(l int) (x fe) {
+	over := z[4][l] >> 48
+	x[0] = z[0][l] | z[1][l]<<52
+	x[1] = z[1][l]>>12 | z[2][l]<<40
+	x[2] = z[2][l]>>24 | z[3][l]<<28
+	x[3] = z[3][l]>>36 | z[4][l]<<16
+	add(&x, &x, &fe{over * foldC})
+	return x
 }
 
-// laneSet is eight sums: the points (x/zz, y/zzz), and what the kernel works with.
+// laneSet is eight points (x/zz, y/zzz), zz³ = zzz², and room for operations on
+// them. internal/gen has the same layout.
 type laneSet struct {
-	x, y, zz, zzz lane
-	_             [11]lane
+	x, y, zz, zzz lanes
+	_             [10]lanes
 }
 
-// laneState is sixteen sums.
-type laneState [2]laneSet
+type lanePoints [maxLanes / 8]laneSet
 
-// laneRow is what one addition adds to each sum.
-type laneRow struct {
-	x     [laneCount]*fe // below p
-	y     uintptr        // octets from x to y
-	on    uint16         // lanes that are added to
-	minus uint16         // lanes in which -y stands for y
-	_     uint32
+// laneStep is one addition: an entry for each lane. internal/gen has the same layout.
+type laneStep struct {
+	entries [maxLanes]*entry
+	minus   uint64 // a bit for each lane that subtracts
+	take    uint64 // a bit for each lane that takes part
+	offset  uint64 // of x in the entry: of x or bx
 }
 
 const (
-	plainY  = unsafe.Offsetof(entry{}.y) - unsafe.Offsetof(entry{}.x)
-	lambdaY = unsafe.Offsetof(entry{}.y) - unsafe.Offsetof(entry{}.bx)
+	offsetX  = 0
+	offsetBX = 32
 )
 
-// laneOff is the point that sums start from, and -2^28 times it.
-var laneOff = sync.OnceValue(func() (off [2]entry) {
-	var p point
-	for x := sha256.Sum256([]byte("fleetmesh lanes")); !p.lift(&x); {
-		x = sha256.Sum256(x[:])
+// laneLadder is what one pass works on. Its points have no pointers, and so
+// begin on a cache line.
+type laneLadder struct {
+	points      *lanePoints
+	author      [authorSteps]laneStep // by window, half and tooth
+	generator   [generatorSteps]laneStep
+	fix         [2]laneStep
+	corrections [maxLanes]entry
+}
+
+var laneLadders = sync.Pool{New: func() any { return &laneLadder{points: new(lanePoints)} }}
+
+// odd makes k odd by adding 1 if it is even. It returns the digits, 128 bits of
+// which each is a sign, and whether it added.
+func (k *half128) odd() (digits half128, added bool) {
+	added = k.lo&1 == 0
+	lo, hi := k.lo, k.hi
+	negative := k.neg
+	if added {
+		switch {
+		case !negative || lo|hi == 0:
+			negative = false
+			lo |= 1
+		case lo == 0:
+			lo, hi = ^uint64(0), hi-1
+		default:
+			lo--
+		}
 	}
-	off[0].x, off[0].y = p.x, p.y
-	q := jacobian{p.x, p.y, feOne}
-	for range laneDoublings * (lanePlaces - 1) {
-		q.double()
+	return half128{lo>>1 | hi<<63, hi>>1 | 1<<63, negative}, added
+}
+
+// digit returns where the bits of a digit are found in a table, and 1 for minus.
+func (k *half128) digit(at, width uint) (index uint, minus uint64) {
+	word := k.lo
+	if at >= 64 {
+		word = k.hi
 	}
-	var zi, z2 fe
-	inverse(&zi, &q.z)
-	sqrN(&z2, &zi, 1)
-	mul(&off[1].x, &q.x, &z2)
-	mul(&z2, &z2, &zi)
-	mul(&off[1].y, &q.y, &z2)
-	neg(&off[1].y, &off[1].y)
-	off[1].x.norm()
-	off[1].y.norm()
-	return off
+	half := uint64(1) << (width - 1)
+	v := word >> (at & 63) & (2*half - 1)
+	minus = (v>>(width-1) ^ 1) & 1
+	index = uint((v ^ -minus) & (half - 1))
+	if k.neg {
+		minus ^= 1
+	}
+	return index, minus
+}
+
+// generatorCorrections are G, lambda·G and, negated, the sum of both, which is
+// -lambda²·G.
+var generatorCorrections = sync.OnceValue(func() *[4]entry {
+	var c [4]entry
+	g := &generatorTable()[0]
+	for i := range c {
+		c[i].correct(g, i&1 == 1, i&2 == 2)
+	}
+	return &c
 })
 
-// laneWork is the memory of one call.
-type laneWork struct {
-	memory [unsafe.Sizeof(laneState{}) + 63]byte
-	rows   [laneRows]laneRow
-
-	tables [laneCount]*authorTable
-	// The digits of both halves of -e and of s: a word for each tooth. minus are the halves' signs, even those that are one too large.
-	author, fixed  [2][combs][laneCount]uint32
-	minusE, minusS [2]uint16
-	evenE, evenS   [2]uint16
+// correct sets c to the point that was added too often: P, lambda·P or both, with 1 + lambda =
+// -lambda², whose x is -(1 + beta)·x. Its y is that of P, or less that for both.
+func (c *entry) correct(p *entry, first, second bool) {
+	c.x, c.y = p.x, p.y
+	switch {
+	case first && second:
+		add(&c.x, &p.x, &p.bx)
+		neg(&c.x, &c.x)
+		c.x.norm()
+		neg(&c.y, &c.y)
+		c.y.norm()
+	case second:
+		c.x = p.bx
+	}
 }
 
-var laneWorks = sync.Pool{New: func() any { return new(laneWork) }}
-
-// state begins at a cache line.
-func (w *laneWork) state() *laneState {
-	at := -uintptr(unsafe.Pointer(&w.memory)) & 63
-	return (*laneState)(unsafe.Pointer(&w.memory[at]))
+// verifyLanes takes the sums s·G - e·P of up to maxLanes inputs whose tables have the
+// same number of teeth. It sets sums, whose z is 0 where the sum is infinite or met an
+// exceptional addition on its way.
+func verifyLanes(ins []*input, tables [][]entry, sums []xyzz) {
+	w := laneLadders.Get().(*laneLadder)
+	defer laneLadders.Put(w)
+	w.prepare()
+	teeth := uint(len(tables[0])) / authorOdds
+	for l, in := range ins {
+		w.addAuthor(l, &in.e, tables[l], teeth)
+		w.addGenerator(l, &in.s)
+	}
+	// The lanes that are left do what lane 0 does.
+	for l := len(ins); l < maxLanes; l++ {
+		w.repeat(l)
+	}
+	w.run(len(ins), teeth)
+	for l := range ins {
+		set := &w.points[l/8]
+		l8 := l % 8
+		sums[l] = xyzz{set.x.get(l8), set.y.get(l8), set.zz.get(l8), set.zzz.get(l8)}
+	}
 }
 
-// laneJob is one signature in a lane.
-type laneJob struct {
-	in    *input
-	table *authorTable
-}
+// xyzz is the point (x/zz, y/zzz), zz³ = zzz².
+type xyzz struct{ x, y, zz, zzz fe }
 
-// laneSum is what came of a job: R has r as x and its y is y/zzz, or it has not; or it has to be computed by itself.
-type laneSum struct {
-	matches, again bool
-	y, zzz         fe
-}
-
-// sumLanes computes R = s·G - e·P of up to laneCount jobs, at least one.
-func sumLanes(jobs []laneJob, out []laneSum) {
-	w := laneWorks.Get().(*laneWork)
-	defer laneWorks.Put(w)
-	w.recode(jobs)
-	s := w.state()
-	off := laneOff()
-	for g := range s {
-		for l := range 8 {
-			s[g].x.set(l, &off[0].x)
-			s[g].y.set(l, &off[0].y)
-			s[g].zz.set(l, &feOne)
-			s[g].zzz.set(l, &feOne)
+func (w *laneLadder) prepare() {
+	for _, steps := range [][]laneStep{w.author[:], w.generator[:], w.fix[:]} {
+		for i := range steps {
+			steps[i].minus, steps[i].take = 0, 1<<maxLanes-1
 		}
 	}
-	fixed := generatorTable()
-	for place := lanePlaces - 1; place >= 0; place-- {
-		n := w.place(place, fixed)
-		prefetchRows(&w.rows[0], n)
-		if place < lanePlaces-1 {
-			doubleLanes(s, laneDoublings)
-		}
-		addLanes(s, &w.rows[0], n)
-	}
-	addLanes(s, &w.rows[0], w.last(fixed, &off[1]))
-	for i := range jobs {
-		set, l := &s[i>>3], i&7
-		zz := set.zz.get(l)
-		if zz.isZero() {
-			out[i] = laneSum{again: true}
-			continue
-		}
-		x := set.x.get(l)
-		mul(&zz, &zz, &jobs[i].in.r)
-		out[i] = laneSum{matches: equal(&zz, &x), y: set.y.get(l), zzz: set.zzz.get(l)}
-	}
-	runtime.KeepAlive(jobs)
-	clear(w.tables[:]) // hold no table longer than needed
-	clear(w.rows[:])
+	w.fix[0].take, w.fix[1].take = 0, 0
 }
 
-// recode reads the digits of all jobs; lanes without a job do what the first does.
-func (w *laneWork) recode(jobs []laneJob) {
-	w.minusE, w.minusS, w.evenE, w.evenS = [2]uint16{}, [2]uint16{}, [2]uint16{}, [2]uint16{}
-	for i := range laneCount {
-		job := &jobs[0]
-		if i < len(jobs) {
-			job = &jobs[i]
-		}
-		w.tables[i] = job.table
-		e1, e2 := split(&job.in.e)
-		s1, s2 := split(&job.in.s)
-		for h, k := range [2]*half128{&e1, &e2} {
-			w.minusE[h] |= bit(!k.neg, i)
-			w.evenE[h] |= bit(k.lo&1 == 0, i)
-			k.teeth(&w.author[h], i)
-		}
-		for h, k := range [2]*half128{&s1, &s2} {
-			w.minusS[h] |= bit(k.neg, i)
-			w.evenS[h] |= bit(k.lo&1 == 0, i)
-			k.teeth(&w.fixed[h], i)
+func (s *laneStep) put(l int, e *entry, minus uint64) {
+	s.entries[l] = e
+	s.minus |= minus << l
+}
+
+func (w *laneLadder) repeat(l int) {
+	for _, steps := range [][]laneStep{w.author[:], w.generator[:], w.fix[:]} {
+		for i := range steps {
+			s := &steps[i]
+			s.put(l, s.entries[0], s.minus&1)
 		}
 	}
 }
 
-func bit(set bool, i int) uint16 {
-	if set {
-		return 1 << i
-	}
-	return 0
-}
-
-// teeth puts the words of (2^128 + k)/2 into a lane, or of (2^128 + k + 1)/2 where k is even, which are the same.
-func (k *half128) teeth(to *[combs][laneCount]uint32, i int) {
-	lo, hi := k.lo>>1|k.hi<<63, k.hi>>1|1<<63
-	to[0][i], to[1][i], to[2][i], to[3][i] = uint32(lo), uint32(lo>>32), uint32(hi), uint32(hi>>32)
-}
-
-// place makes the rows of the digits at 16^place in each tooth, and returns how many there are. The generator's digits, twice as wide, stand at every
-// other place.
-func (w *laneWork) place(place int, fixed *fixedTable) (n int) {
-	for h := range 2 {
-		for t := range combs {
-			r := w.row(n, h, w.minusE[h])
-			n++
-			for l, word := range &w.author[h][t] {
-				size, minus := digit16(word >> (4 * place & 31))
-				r.put(l, h, &w.tables[l][t*authorOdds+size], minus)
+// addAuthor puts the digits of -k in lane l.
+func (w *laneLadder) addAuthor(l int, k *scalar, table []entry, teeth uint) {
+	k1, k2 := split(k)
+	k1.neg, k2.neg = !k1.neg, !k2.neg
+	d1, first := k1.odd()
+	d2, second := k2.odd()
+	windows := 128 / laneDigit / teeth
+	i := 0
+	for window := range windows {
+		for half, d := range [2]*half128{&d1, &d2} {
+			for tooth := range teeth {
+				index, minus := d.digit((tooth*windows+window)*laneDigit, laneDigit)
+				s := &w.author[i]
+				s.offset = uint64(half * offsetBX)
+				s.put(l, &table[tooth*authorOdds+index], minus)
+				i++
 			}
 		}
 	}
-	if place&1 != 0 {
-		return n
-	}
-	for h := range 2 {
-		for t := range combs {
-			r := w.row(n, h, w.minusS[h])
-			n++
-			for l, word := range &w.fixed[h][t] {
-				size, minus := digit256(word >> (4 * place & 31))
-				r.put(l, h, &fixed[t*fixedOdds+size], minus)
+	w.corrections[l].correct(&table[0], first, second)
+	w.correct(0, l, &w.corrections[l], first || second)
+}
+
+// addGenerator puts the digits of k in lane l. The generator's table has combs
+// teeth of toothBits bits.
+func (w *laneLadder) addGenerator(l int, k *scalar) {
+	k1, k2 := split(k)
+	d1, first := k1.odd()
+	d2, second := k2.odd()
+	table := generatorTable()
+	i := 0
+	for window := range uint(toothBits / fixedDigit) {
+		for half, d := range [2]*half128{&d1, &d2} {
+			for tooth := range uint(combs) {
+				index, minus := d.digit(tooth*toothBits+window*fixedDigit, fixedDigit)
+				s := &w.generator[i]
+				s.offset = uint64(half * offsetBX)
+				s.put(l, &table[tooth*fixedOdds+index], minus)
+				i++
 			}
 		}
 	}
-	return n
-}
-
-// digit16 is the place of |d| among the odd multiples, and whether d is negative, for d = 2·b - 15, b being the lowest four bits.
-func digit16(b uint32) (size int, minus uint16) {
-	m := b >> 3 & 1
-	return int((b ^ (m - 1)) & 7), uint16(m ^ 1)
-}
-
-// digit256 is the same for d = 2·b - 255, b being the lowest eight bits.
-func digit256(b uint32) (size int, minus uint16) {
-	m := b >> 7 & 1
-	return int((b ^ (m - 1)) & 127), uint16(m ^ 1)
-}
-
-// row begins the n-th row, of a number's first half or of its second, which goes with lambda times each point.
-func (w *laneWork) row(n, half int, minus uint16) *laneRow {
-	r := &w.rows[n]
-	r.y, r.on, r.minus = plainY, 1<<laneCount-1, minus
-	if half == 1 {
-		r.y = lambdaY
+	which := 0
+	if first {
+		which = 1
 	}
-	return r
-}
-
-// put sets what a lane of the row adds.
-func (r *laneRow) put(l, half int, e *entry, minus uint16) {
-	r.x[l] = &e.x
-	if half == 1 {
-		r.x[l] = &e.bx
+	if second {
+		which |= 2
 	}
-	r.minus ^= minus << (l & 15)
+	w.correct(1, l, &generatorCorrections()[which], which != 0)
 }
 
-// last makes the rows that take off what even numbers have too much, and the point that the sums started from.
-func (w *laneWork) last(fixed *fixedTable, off *entry) (n int) {
-	for h := range 2 {
-		p, g := w.row(2*h, h, ^w.minusE[h]), w.row(2*h+1, h, ^w.minusS[h])
-		p.on, g.on = w.evenE[h], w.evenS[h]
-		for l := range laneCount {
-			p.put(l, h, &w.tables[l][0], 0)
-			g.put(l, h, &fixed[0], 0)
+func (w *laneLadder) correct(i, l int, e *entry, needed bool) {
+	s := &w.fix[i]
+	s.offset = offsetX
+	s.put(l, e, 1)
+	if needed {
+		s.take |= 1 << l
+	}
+}
+
+// run adds everything up for the first n lanes. The highest window's first
+// digit is where the sum starts.
+func (w *laneLadder) run(n int, teeth uint) {
+	ladder := ladderLanes16
+	if n <= 8 {
+		ladder = ladderLanes8
+	}
+	each := int(2 * teeth)
+	windows := authorSteps / each
+	w.start(&w.author[(windows-1)*each])
+	for window := windows - 1; window >= 0; window-- {
+		steps := w.author[window*each:][:each]
+		if window == windows-1 {
+			ladder(w.points, 0, &steps[1], each-1)
+		} else {
+			ladder(w.points, laneDigit, &steps[0], each)
+		}
+		if at := window * laneDigit; at < toothBits && at%fixedDigit == 0 {
+			ladder(w.points, 0, &w.generator[at/fixedDigit*2*combs], 2*combs)
 		}
 	}
-	r := w.row(4, 0, 0)
-	for l := range laneCount {
-		r.put(l, 0, off, 0)
+	ladder(w.points, 0, &w.fix[0], len(w.fix))
+}
+
+func (w *laneLadder) start(s *laneStep) {
+	for l, e := range s.entries {
+		set := &w.points[l/8]
+		y := e.y
+		if s.minus>>l&1 == 1 {
+			neg(&y, &y)
+		}
+		set.x.set(l%8, &e.x)
+		set.y.set(l%8, &y)
+		set.zz.set(l%8, &feOne)
+		set.zzz.set(l%8, &feOne)
 	}
-	return 5
+}
+
+// inLanes is the lanes' part of a group: the inputs at places have tables with the same
+// number of teeth.
+func (g *groupWork) inLanes(places []int) {
+	for len(places) >= minLanes {
+		n := min(maxLanes, len(places))
+		if n > maxLanes/2 && n < maxLanes/2+minLanes-1 {
+			n = maxLanes / 2 // half a pass and the rest one by one
+		}
+		var (
+			ins    [maxLanes]*input
+			tables [maxLanes][]entry
+			sums   [maxLanes]xyzz
+		)
+		for k, i := range places[:n] {
+			ins[k], tables[k] = &g.inputs[i], g.tables[i]
+		}
+		verifyLanes(ins[:n], tables[:n], sums[:n])
+		for k, i := range places[:n] {
+			g.finish(i, &sums[k])
+		}
+		places = places[n:]
+	}
+	for _, i := range places {
+		g.alone(i)
+	}
+}
+
+// finish takes a lane's sum: x = X/ZZ is compared as r·ZZ = X.
+func (g *groupWork) finish(i int, sum *xyzz) {
+	if sum.zz.isZero() {
+		g.alone(i) // infinite, or an exceptional addition: hardly ever but for crafted keys
+		return
+	}
+	var u fe
+	mul(&u, &g.inputs[i].r, &sum.zz)
+	if equal(&u, &sum.x) {
+		g.pend(i, &sum.y, &sum.zzz)
+	}
 }

@@ -7,221 +7,314 @@ import (
 	"math/rand/v2"
 	"testing"
 	"unsafe"
+
+	"golang.org/x/sys/cpu"
 )
 
-// big reads a lane, as the number that its limbs make.
-func (z *lane) big(i int) *big.Int {
-	v := new(big.Int)
-	for l := 4; l >= 0; l-- {
-		v.Lsh(v, 52).Add(v, new(big.Int).SetUint64(z[l][i]))
+func needLanes(t testing.TB) {
+	t.Helper()
+	if !haveIFMA {
+		t.Skip("this processor has no AVX-512 IFMA")
 	}
-	return v
 }
 
-// oddLane draws elements whose limbs are on the borders of what the kernel allows: below 2^52, the top limb below top.
-func oddLane(r *rand.Rand, top uint64) (z lane) {
-	for l := range z {
-		limit := uint64(1 << 52)
-		if l == 4 {
-			limit = top
+// TestLanesNeedWhatTheyUse holds the detection to every set of instructions that the
+// generator uses.
+func TestLanesNeedWhatTheyUse(t *testing.T) {
+	x := cpu.X86
+	if haveIFMA && !(x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL && x.HasAVX512IFMA && x.HasAVX512VBMI2) {
+		t.Error("the lanes run on a processor that lacks some of their instructions")
+	}
+}
+
+// TestLanesLayout holds the layouts that the generator relies on.
+func TestLanesLayout(t *testing.T) {
+	var s laneStep
+	var e entry
+	if unsafe.Sizeof(s) != 152 || unsafe.Offsetof(s.minus) != 128 || unsafe.Offsetof(s.take) != 136 || unsafe.Offsetof(s.offset) != 144 {
+		t.Error("a step is not laid out as in internal/gen")
+	}
+	if unsafe.Offsetof(e.x) != offsetX || unsafe.Offsetof(e.bx) != offsetBX || unsafe.Offsetof(e.y) != 64 {
+		t.Error("an entry is not laid out as in internal/gen")
+	}
+	if unsafe.Sizeof(laneSet{}) != 14*320 {
+		t.Error("a set of points is not laid out as in internal/gen")
+	}
+	if at := uintptr(unsafe.Pointer(laneLadders.New().(*laneLadder).points)); at%64 != 0 {
+		t.Errorf("the points begin at %#x, in the middle of a cache line", at)
+	}
+}
+
+const (
+	reducedTop = 1<<48 - 1 + 1<<12 // as in internal/gen
+	wideTop    = 1<<50 - 1
+)
+
+// oddLanes draws limbs that like to be 0, as large as may be, or near; the fifth is at most top.
+func oddLanes(r *rand.Rand, top uint64) (z lanes) {
+	for i := range z {
+		most := uint64(1<<52 - 1)
+		if i == 4 {
+			most = top
 		}
-		for i := range z[l] {
+		for l := range z[i] {
 			switch r.IntN(5) {
 			case 0:
-				z[l][i] = limit - 1 - r.Uint64N(3)
 			case 1:
-				z[l][i] = r.Uint64N(3)
+				z[i][l] = most
 			case 2:
-				z[l][i] = 1 << r.IntN(48)
+				z[i][l] = most - uint64(r.IntN(5))
+			case 3:
+				z[i][l] = uint64(r.IntN(5))
 			default:
-				z[l][i] = r.Uint64N(limit)
+				z[i][l] = r.Uint64N(most + 1)
 			}
 		}
 	}
 	return z
 }
 
-// The tops of a reduced element, and of a difference of such: what a product takes.
-const reducedTop, looseTop = 1<<48 + 1<<7, 1<<48 + 1<<49 + 1<<8
-
-// TestLanePieces compares field operations on lanes with math/big, at the borders of what each may be given, and holds what each gives to its bound.
-func TestLanePieces(t *testing.T) {
-	if !haveIFMA {
-		t.Skip("this processor has no AVX-512 IFMA")
+func (z *lanes) big(l int) *big.Int {
+	v := new(big.Int)
+	for i := 4; i >= 0; i-- {
+		v.Lsh(v, 52)
+		v.Add(v, new(big.Int).SetUint64(z[i][l]))
 	}
-	check := func(name string, z *lane, top uint64, want func(i int) *big.Int) {
-		t.Helper()
-		for i := range 8 {
-			for l := range z {
-				if l < 4 && z[l][i] >= 1<<52 || l == 4 && z[l][i] >= top {
-					t.Fatalf("%s: limb %d is %#x", name, l, z[l][i])
+	return v
+}
+
+// laneCheck compares one operation in all lanes with math/big, with the result apart and in
+// place of the first operand, and holds its limbs to the bound.
+func laneCheck(t *testing.T, name string, f func(z, x, y, u, v *lanes), top uint64, want func(x, y, u, v *big.Int) *big.Int, x, y, u, v lanes) {
+	t.Helper()
+	var z lanes
+	f(&z, &x, &y, &u, &v)
+	in := x
+	f(&in, &in, &y, &u, &v)
+	if in != z {
+		t.Fatalf("%s in place differs", name)
+	}
+	for l := range 8 {
+		for i, limbs := range z {
+			most := uint64(1<<52 - 1)
+			if i == 4 {
+				most = top
+			}
+			if limbs[l] > most {
+				t.Fatalf("%s: limb %d is %#x, above %#x", name, i, limbs[l], most)
+			}
+		}
+		w := want(x.big(l), y.big(l), u.big(l), v.big(l))
+		if w.Mod(w, bigP).Cmp(new(big.Int).Mod(z.big(l), bigP)) != 0 {
+			t.Fatalf("%s, lane %d: %x from x %x y %x u %x v %x, want %x", name, l, z.big(l), x.big(l), y.big(l), u.big(l), v.big(l), w)
+		}
+		if top == reducedTop {
+			if g := z.get(l); w.Cmp(new(big.Int).Mod(toBig(g[:]...), bigP)) != 0 {
+				t.Fatalf("%s, lane %d: get gives %x, want %x", name, l, g, w)
+			}
+		}
+	}
+}
+
+func checkLanes(t *testing.T, x, y, u, v, lx, ly, lu, lv lanes) {
+	t.Helper()
+	num := func() *big.Int { return new(big.Int) }
+	laneCheck(t, "mul", mulLanes, reducedTop, func(x, y, _, _ *big.Int) *big.Int { return num().Mul(x, y) }, x, y, u, v)
+	laneCheck(t, "mulPair", mulPairLanes, reducedTop, func(x, y, u, v *big.Int) *big.Int { return num().Add(num().Mul(x, y), num().Mul(u, v)) }, x, y, u, v)
+	laneCheck(t, "sqr", sqrLanes, reducedTop, func(x, _, _, _ *big.Int) *big.Int { return num().Mul(x, x) }, x, y, u, v)
+	laneCheck(t, "sqrTriple", sqrTripleLanes, reducedTop, func(x, _, _, _ *big.Int) *big.Int { return num().Mul(big.NewInt(3), num().Mul(x, x)) }, x, y, u, v)
+	less := func(z, u, v *big.Int) *big.Int { return z.Sub(z, u).Sub(z, v).Sub(z, v) }
+	laneCheck(t, "mulLess", mulLessLanes, reducedTop, func(x, y, u, v *big.Int) *big.Int { return less(num().Mul(x, y), u, v) }, x, y, lu, lv)
+	laneCheck(t, "sqrLess", sqrLessLanes, reducedTop, func(x, _, u, v *big.Int) *big.Int { return less(num().Mul(x, x), u, v) }, x, y, lu, lv)
+	laneCheck(t, "sub", subLanes, wideTop, func(x, y, _, _ *big.Int) *big.Int { return num().Sub(x, y) }, lx, ly, u, v)
+	laneCheck(t, "neg", negLanes, wideTop, func(x, _, _, _ *big.Int) *big.Int { return num().Neg(x) }, lx, ly, u, v)
+	laneCheck(t, "twice", twiceLanes, wideTop, func(x, _, _, _ *big.Int) *big.Int { return num().Lsh(x, 1) }, lx, ly, u, v)
+}
+
+// TestLanesField compares every field operation of the lanes with math/big, on the largest
+// limbs that the generator's bounds allow and on any others.
+func TestLanesField(t *testing.T) {
+	needLanes(t)
+	full := func(top uint64) (z lanes) {
+		for i := range z {
+			for l := range z[i] {
+				z[i][l] = 1<<52 - 1
+				if i == 4 {
+					z[i][l] = top
 				}
 			}
-			got, w := z.big(i), want(i)
-			if got.Mod(got, bigP).Cmp(w.Mod(w, bigP)) != 0 {
-				t.Fatalf("%s: lane %d is %x, want %x", name, i, got, w)
-			}
+		}
+		return z
+	}
+	w, l, zero := full(wideTop), full(reducedTop), lanes{}
+	checkLanes(t, w, w, w, w, l, l, l, l)
+	checkLanes(t, zero, zero, zero, zero, zero, zero, zero, zero)
+	checkLanes(t, zero, w, zero, w, zero, l, l, l)
+	var edges lanes // 0, p, p±1, 2^256-1…
+	for i, e := range edgeNumbers() {
+		x := fe(e)
+		edges.set(i%8, &x)
+		if i%8 == 7 {
+			checkLanes(t, edges, w, w, edges, edges, l, edges, l)
+			checkLanes(t, w, edges, edges, edges, edges, edges, l, edges)
 		}
 	}
-	mulBig := func(a, b *big.Int) *big.Int { return new(big.Int).Mul(a, b) }
-	r := rand.New(rand.NewPCG(15, 16))
-	for range 5000 {
-		x, y, w := oddLane(r, looseTop), oddLane(r, looseTop), oddLane(r, reducedTop)
-		var z lane
-		mulLanes(&z, &x, &y, &w)
-		check("mul", &z, reducedTop, func(i int) *big.Int { return mulBig(x.big(i), y.big(i)) })
-		mulTwiceSubLanes(&z, &x, &y, &w)
-		check("mulTwiceSub", &z, reducedTop, func(i int) *big.Int {
-			v := mulBig(x.big(i), y.big(i))
-			v.Add(v, mulBig(y.big(i), w.big(i)))
-			return v.Sub(v, mulBig(big.NewInt(3), w.big(i)))
-		})
-		sqrTripleSubLanes(&z, &x, &y, &w)
-		check("sqrTripleSub", &z, reducedTop, func(i int) *big.Int {
-			v := mulBig(x.big(i), x.big(i))
-			return v.Sub(v, w.big(i)).Mul(v, big.NewInt(3))
-		})
-		x, y = oddLane(r, reducedTop), oddLane(r, reducedTop)
-		subLanes(&z, &x, &y, &w)
-		check("sub", &z, looseTop, func(i int) *big.Int { return new(big.Int).Sub(x.big(i), y.big(i)) })
-		twiceLanes(&z, &x, &y, &w)
-		check("twice", &z, 1<<49+1<<9, func(i int) *big.Int { return mulBig(big.NewInt(2), x.big(i)) })
+	n := 3000
+	if testing.Short() {
+		n = 300
+	}
+	r := rand.New(rand.NewPCG(52, 8))
+	wide := func() lanes { return oddLanes(r, wideTop) }
+	low := func() lanes { return oddLanes(r, reducedTop) }
+	for range n {
+		checkLanes(t, wide(), wide(), wide(), wide(), low(), low(), low(), low())
 	}
 }
 
-// TestLaneRoundTrip puts numbers of 256 bits into lanes and reads them, and reads elements that are at 2^256 and above.
-func TestLaneRoundTrip(t *testing.T) {
-	r := rand.New(rand.NewPCG(17, 18))
-	for range 20000 {
-		var z lane
-		x := fe(oddLimbs(r))
-		z.set(3, &x)
-		if z.get(3) != x {
-			t.Fatalf("%x comes back as %x", x, z.get(3))
-		}
-		z = oddLane(r, reducedTop)
-		got, want := z.get(5), z.big(5)
-		got.norm()
-		if toBig(got[:]...).Cmp(want.Mod(want, bigP)) != 0 {
-			t.Fatalf("%x is read as %x", want, got)
-		}
+// FuzzLanesField draws the limbs from a seed, and puts one of them where the fuzzer says.
+func FuzzLanesField(f *testing.F) {
+	needLanes(f)
+	for i := range uint64(12) {
+		f.Add(i, i*0x1555555555555, uint8(i*9))
 	}
+	f.Fuzz(func(t *testing.T, seed, limb uint64, at uint8) {
+		r := rand.New(rand.NewPCG(seed, 9))
+		x, lx := oddLanes(r, wideTop), oddLanes(r, reducedTop)
+		i := at % 5
+		x[i][at%8], lx[i][at%8] = limb&(1<<52-1), limb&(1<<52-1)
+		if i == 4 {
+			x[i][at%8], lx[i][at%8] = limb&wideTop, limb&(1<<48-1)
+		}
+		checkLanes(t, x, oddLanes(r, wideTop), oddLanes(r, wideTop), oddLanes(r, wideTop), lx, oddLanes(r, reducedTop), oddLanes(r, reducedTop), oddLanes(r, reducedTop))
+	})
 }
 
-// TestLaneLayout holds the layout that the kernel relies on.
-func TestLaneLayout(t *testing.T) {
-	var r laneRow
-	if unsafe.Sizeof(r) != 144 || unsafe.Offsetof(r.y) != 128 || unsafe.Offsetof(r.on) != 136 || unsafe.Offsetof(r.minus) != 138 {
-		t.Errorf("a row has %d bytes", unsafe.Sizeof(r))
-	}
-	if s := unsafe.Sizeof(laneSet{}); s != 15*320 {
-		t.Errorf("a set has %d bytes", s)
-	}
-}
-
-// TestLaneSums compares sums in lanes with those taken by themselves, for numbers at every border, and few jobs as well as many.
-func TestLaneSums(t *testing.T) {
-	if !haveIFMA {
-		t.Skip("this processor has no AVX-512 IFMA")
-	}
-	f := newForge(19)
-	for range 60 {
-		n := 1 + f.r.IntN(laneCount)
-		jobs, inputs, tables := make([]laneJob, n), make([]input, n), make([]authorTable, n)
-		for i := range jobs {
-			var key [32]byte
-			key, _ = evenPoint(f.number())
-			var p point
-			if !p.lift(&key) {
-				t.Fatal("no point")
-			}
-			b := newTableBuilder(len(tables[i]))
-			b.add(&p, tables[i][:], combs)
-			b.finish()
-			for _, k := range []*scalar{&inputs[i].s, &inputs[i].e} {
-				var text [32]byte
-				f.number().FillBytes(text[:])
-				k.setBytes(&text)
-			}
-			if f.r.IntN(8) == 0 {
-				inputs[i].e = scalar{}
-			}
-			if f.r.IntN(8) == 0 {
-				inputs[i].s = scalar{}
-			}
-			jobs[i] = laneJob{&inputs[i], &tables[i]}
-			sum := inputs[i].sum(tables[i][:])
-			if !sum.z.isZero() { // so that x matches
-				var zi, z2 fe
-				inverse(&zi, &sum.z)
-				sqrN(&z2, &zi, 1)
-				mul(&inputs[i].r, &sum.x, &z2)
-				inputs[i].r.norm()
+// TestLanesPoints compares doublings and additions in lanes, the masked ones and the
+// negated ones too, with those of jacobian.
+func TestLanesPoints(t *testing.T) {
+	needLanes(t)
+	r := rand.New(rand.NewPCG(53, 8))
+	table := generatorTable()
+	ladders := []func(*lanePoints, int, *laneStep, int){ladderLanes8, ladderLanes16}
+	for round := range 300 {
+		w := laneLadders.New().(*laneLadder)
+		var first, step laneStep
+		step.minus, step.take = r.Uint64N(1<<16), r.Uint64N(1<<16)
+		step.offset = uint64(r.IntN(2)) * offsetBX
+		for l := range maxLanes {
+			first.put(l, &table[r.IntN(len(table))], r.Uint64N(2))
+			step.entries[l] = &table[r.IntN(len(table))]
+			if l%5 == 0 { // an exceptional addition, once nothing is doubled
+				step.entries[l] = first.entries[l]
 			}
 		}
-		out := make([]laneSum, n)
-		sumLanes(jobs, out)
-		for i := range out {
-			sum := inputs[i].sum(tables[i][:])
-			if sum.z.isZero() {
-				if !out[i].again {
-					t.Fatalf("an infinite sum ended as %+v", out[i])
+		doublings := r.IntN(3)
+		w.start(&first)
+		n := 8 + round%2*8
+		ladders[round%2](w.points, doublings, &step, 1)
+		for l := range n {
+			e, a := first.entries[l], step.entries[l]
+			p := jacobian{e.x, e.y, feOne}
+			if first.minus>>l&1 == 1 {
+				neg(&p.y, &p.y)
+			}
+			for range doublings {
+				p.double()
+			}
+			x := &a.x
+			if step.offset == offsetBX {
+				x = &a.bx
+			}
+			before := p
+			if step.take>>l&1 == 1 {
+				p.addComplete(x, &a.y, -(step.minus >> l & 1))
+			}
+			set := &w.points[l/8]
+			zz, zzz := set.zz.get(l%8), set.zzz.get(l%8)
+			if zz.isZero() != zzz.isZero() {
+				t.Fatal("zz and zzz do not become 0 together")
+			}
+			if zz.isZero() {
+				// Only where the points were equal or opposite.
+				var px fe
+				sqrN(&px, &before.z, 1)
+				mul(&px, &px, x)
+				if !equal(&px, &before.x) {
+					t.Fatalf("lane %d of %d: zz is 0 for no reason", l, n)
 				}
 				continue
 			}
-			if !out[i].matches {
-				t.Fatalf("x does not match: s %x e %x: %+v", inputs[i].s, inputs[i].e, out[i])
-			}
-			var zi, y, want fe
-			inverse(&zi, &out[i].zzz)
-			mul(&y, &zi, &out[i].y)
-			inverse(&zi, &sum.z)
-			sqrN(&want, &zi, 1)
-			mul(&want, &want, &zi)
-			mul(&want, &want, &sum.y)
-			if !equal(&y, &want) {
-				t.Fatalf("y is %x, want %x", y, want)
+			// (x, y, zz, zzz) as jacobian: z = zzz/zz.
+			q := jacobian{x: set.x.get(l % 8), y: set.y.get(l % 8)}
+			var zi fe
+			inverse(&zi, &zz)
+			mul(&q.z, &zzz, &zi)
+			if !p.equal(&q) {
+				t.Fatalf("lane %d of %d, %d doublings: the point differs", l, n, doublings)
 			}
 		}
 	}
 }
 
-// TestLaneExceptions has lanes meet the point that they start from: an author whose key it is, and sums that end at infinity. Such sums are taken again.
-func TestLaneExceptions(t *testing.T) {
-	if !haveIFMA {
-		t.Skip("this processor has no AVX-512 IFMA")
-	}
-	off := laneOff()
-	p := point{off[0].x, off[0].y}
-	var table authorTable
-	b := newTableBuilder(len(table))
-	b.add(&p, table[:], combs)
-	b.finish()
-	var inputs [laneCount]input
-	var jobs [laneCount]laneJob
-	for i := range jobs {
-		inputs[i].e = scalar{uint64(i)}
-		jobs[i] = laneJob{&inputs[i], &table}
-	}
-	var out [laneCount]laneSum
-	sumLanes(jobs[:], out[:])
-	for i := range out {
-		sum := inputs[i].sum(table[:])
-		if sum.z.isZero() && !out[i].again {
-			t.Errorf("%d: an infinite sum ended as %+v", i, out[i])
+// TestLaneDigits adds the digits of a number up again.
+func TestLaneDigits(t *testing.T) {
+	r := rand.New(rand.NewPCG(54, 8))
+	value := func(lo, hi uint64, neg bool) *big.Int {
+		v := toBig(lo, hi)
+		if neg {
+			v.Neg(v)
 		}
-		if out[i].again || sum.z.isZero() {
-			continue
+		return v
+	}
+	edges := [][2]uint64{{0, 0}, {1, 0}, {2, 0}, {0, 1}, {^uint64(0), 0}, {^uint64(0), 1 << 62}, {0, 1 << 63}, {^uint64(1), 1<<63 + 1<<61}}
+	for range 2000 {
+		l := oddLimbs(r)
+		edges = append(edges, [2]uint64{l[0], l[1] % (3 << 62)})
+	}
+	for _, e := range edges {
+		for _, sign := range []bool{false, true} {
+			k := half128{e[0], e[1], sign}
+			d, added := k.odd()
+			want := value(e[0], e[1], sign)
+			if added {
+				want.Add(want, big.NewInt(1))
+			}
+			for _, width := range []uint{laneDigit, fixedDigit} {
+				got := new(big.Int)
+				for at := uint(0); at < 128; at += width {
+					index, minus := d.digit(at, width)
+					v := big.NewInt(int64(2*index + 1))
+					if minus == 1 {
+						v.Neg(v)
+					}
+					got.Add(got, v.Lsh(v, at))
+				}
+				if got.Cmp(want) != 0 {
+					t.Fatalf("the digits of %x, %v are worth %x, want %x", e, sign, got, want)
+				}
+			}
 		}
-		var zi, y, want fe
-		inverse(&zi, &out[i].zzz)
-		mul(&y, &zi, &out[i].y)
-		inverse(&zi, &sum.z)
-		sqrN(&want, &zi, 1)
-		mul(&want, &want, &zi)
-		mul(&want, &want, &sum.y)
-		if !equal(&y, &want) {
-			t.Errorf("%d: y is %x, want %x", i, y, want)
+	}
+}
+
+// TestLanesInEverySize puts a bad signature at each place of groups of every size up to two
+// passes, of authors known and new.
+func TestLanesInEverySize(t *testing.T) {
+	needLanes(t)
+	for _, authors := range []int{40, 3} {
+		v := NewVerifier(0)
+		for n := 1; n <= 34; n++ {
+			all := benchTriples(n, authors)
+			for at := range n {
+				bad := append([]triple(nil), all...)
+				bad[at].sig[40] ^= 1
+				want := make([]bool, n)
+				for i := range want {
+					want[i] = i != at
+				}
+				g := batchOf(bad)
+				g.check(t, v, want)
+			}
 		}
 	}
 }

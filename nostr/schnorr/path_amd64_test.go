@@ -21,21 +21,20 @@ func eachPathBench(b *testing.B, f func(b *testing.B)) {
 
 // paths calls f for every path, with its name and a function that runs another on it.
 func paths(f func(name string, on func(func()))) {
-	adx, ifma := haveADX, haveIFMA
-	on := func(a, i bool) func(func()) {
-		return func(f func()) {
-			defer func() { haveADX, haveIFMA = adx, ifma }()
-			haveADX, haveIFMA = a, i
-			f()
-		}
+	for _, name := range Paths() {
+		f(name, func(g func()) {
+			best := Path()
+			defer func() {
+				if err := Use(best); err != nil {
+					panic(err)
+				}
+			}()
+			if err := Use(name); err != nil {
+				panic(err)
+			}
+			g()
+		})
 	}
-	if ifma {
-		f("ifma", on(true, true))
-	}
-	if adx {
-		f("adx", on(true, false))
-	}
-	f("portable", on(false, false))
 }
 
 // TestKernelPieces compares the kernel's linear operations with math/big.

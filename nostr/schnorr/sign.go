@@ -91,7 +91,7 @@ func timesGenerator(k *scalar) (x [32]byte, odd bool) {
 	for i := range 4 {
 		binary.BigEndian.PutUint64(x[8*i:], ax[3-i])
 	}
-	return x, !evenY(&p.y, &zi)
+	return x, !evenY(&p, &zi)
 }
 
 // bytes is z, big endian.

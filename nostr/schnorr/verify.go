@@ -8,14 +8,14 @@ import (
 // DefaultCacheBytes is the size of a Verifier's cache unless told otherwise.
 const DefaultCacheBytes = 16 << 20
 
-// Path names the code that runs on this processor: "ifma" for sixteen lanes of
-// AVX-512 IFMA where so many wait, and else as "adx"; "adx" for assembly with
-// MULX, ADCX and ADOX, "portable" for Go alone.
+// Path names the code that runs on this processor: "portable" for Go alone, "adx" for
+// assembly with MULX, ADCX and ADOX, and "ifma" where groups of minLanes or more go in the
+// lanes of AVX-512 IFMA, while all that is alone goes as on "adx".
 func Path() string {
-	if haveIFMA {
+	switch {
+	case haveIFMA:
 		return "ifma"
-	}
-	if haveADX {
+	case haveADX:
 		return "adx"
 	}
 	return "portable"
@@ -57,7 +57,7 @@ func (v *Verifier) Verify(pub *[32]byte, msg []byte, sig *[64]byte) bool {
 	}
 	var zi fe
 	inverse(&zi, &sum.z)
-	return evenY(&sum.y, &zi)
+	return evenY(&sum, &zi)
 }
 
 // groupSize is how many signatures share their inversions: enough for their
@@ -74,94 +74,69 @@ func (v *Verifier) VerifyGroup(pubs []*[32]byte, msgs []*[32]byte, sigs []*[64]b
 	}
 }
 
+// groupWork is a group in work: what has been read of each signature, and the sums whose x is
+// right, of which the parity of y is still to be found.
+type groupWork struct {
+	tables [groupSize][]entry
+	inputs [groupSize]input
+	ys, zs [groupSize]fe  // y = ys/zs
+	at     [groupSize]int // whose
+	n      int
+}
+
+// pend notes that the sum of number i has the right x, and y/z for its y.
+func (g *groupWork) pend(i int, y, z *fe) {
+	g.ys[g.n], g.zs[g.n], g.at[g.n] = *y, *z, i
+	g.n++
+}
+
+// alone takes the sum of number i by itself.
+func (g *groupWork) alone(i int) {
+	in := &g.inputs[i]
+	sum := in.sum(g.tables[i])
+	if in.matchesX(&sum) {
+		var z3 fe
+		sqrN(&z3, &sum.z, 1)
+		mul(&z3, &z3, &sum.z)
+		g.pend(i, &sum.y, &z3)
+	}
+}
+
 // group is VerifyGroup for at most groupSize.
 func (v *Verifier) group(pubs []*[32]byte, msgs []*[32]byte, sigs []*[64]byte, ok []bool) {
-	var found [groupSize][]entry
-	tables := found[:len(pubs)]
-	v.tables(pubs, tables)
-	var (
-		inputs [groupSize]input
-		jobs   [groupSize]laneJob // those of authors with a whole table, for the lanes
-		of     [groupSize]int     // whose job it is
-		n      int
-		sums   pending
-	)
-	for i, table := range tables {
+	var g groupWork
+	v.tables(pubs, g.tables[:len(pubs)])
+	// Those whose author has a whole table, and the others.
+	var whole, short [groupSize]int
+	wholes, shorts := 0, 0
+	for i, table := range g.tables[:len(pubs)] {
 		ok[i] = false
-		in := &inputs[i]
+		in := &g.inputs[i]
 		if table == nil || !in.parse(sigs[i]) {
 			continue
 		}
 		in.challenge(pubs[i], msgs[i][:], sigs[i])
-		if haveIFMA && len(table) == len(authorTable{}) {
-			jobs[n], of[n] = laneJob{in, (*authorTable)(table)}, i
-			n++
-			continue
-		}
-		sums.one(in, table, i)
-	}
-	for at := 0; at < n; {
-		some := jobs[at:min(at+laneCount, n)]
-		if len(some) < minLanes {
-			for k := range some {
-				sums.one(some[k].in, some[k].table[:], of[at+k])
-			}
-		} else {
-			sums.lanes(some, of[at:])
-		}
-		at += len(some)
-	}
-	sums.settle(ok)
-}
-
-// pending are sums R whose x is right: those with an even y are of good signatures. They share one inversion.
-type pending struct {
-	n  int
-	y  [groupSize]fe     // of R, times z³ or zzz
-	zs [2 * groupSize]fe // z or zzz, and room for the inversion
-	at [groupSize]int    // whose R it is
-	// lane says that it is zzz
-	lane [groupSize]bool
-}
-
-func (p *pending) put(y, z *fe, lane bool, at int) {
-	p.y[p.n], p.zs[p.n], p.lane[p.n], p.at[p.n] = *y, *z, lane, at
-	p.n++
-}
-
-// one takes a sum by itself.
-func (p *pending) one(in *input, table []entry, at int) {
-	sum := in.sum(table)
-	if in.matchesX(&sum) {
-		p.put(&sum.y, &sum.z, false, at)
-	}
-}
-
-// lanes takes up to laneCount sums side by side.
-func (p *pending) lanes(jobs []laneJob, of []int) {
-	var sums [laneCount]laneSum
-	sumLanes(jobs, sums[:])
-	for k := range jobs {
-		switch s := &sums[k]; {
-		case s.again:
-			p.one(jobs[k].in, jobs[k].table[:], of[k])
-		case s.matches:
-			p.put(&s.y, &s.zzz, true, of[k])
+		switch {
+		case !haveIFMA:
+			g.alone(i)
+		case len(table) == strangerOdds:
+			short[shorts] = i
+			shorts++
+		default:
+			whole[wholes] = i
+			wholes++
 		}
 	}
-}
-
-// settle gives the verdicts.
-func (p *pending) settle(ok []bool) {
-	inverseAll(p.zs[:p.n], p.zs[groupSize:])
-	for k := range p.n {
-		y, zi := p.y[k], &p.zs[k]
-		if !p.lane[k] {
-			ok[p.at[k]] = evenY(&y, zi)
-			continue
-		}
-		mul(&y, &y, zi)
-		ok[p.at[k]] = !y.isOdd()
+	if haveIFMA {
+		g.inLanes(whole[:wholes])
+		g.inLanes(short[:shorts])
+	}
+	var scratch [groupSize]fe
+	inverseAll(g.zs[:g.n], scratch[:])
+	for k := range g.n {
+		var y fe
+		mul(&y, &g.ys[k], &g.zs[k])
+		ok[g.at[k]] = !y.isOdd()
 	}
 }
 
@@ -221,12 +196,12 @@ func (in *input) matchesX(sum *jacobian) bool {
 	return equal(&u, &sum.x)
 }
 
-// evenY says whether the y of the finite R is even, Y/Z³; zi is 1/Z.
-func evenY(bigY, zi *fe) bool {
+// evenY says whether the y of the finite R is even; zi is 1/Z.
+func evenY(sum *jacobian, zi *fe) bool {
 	var y fe
 	sqrN(&y, zi, 1)
 	mul(&y, &y, zi)
-	mul(&y, &y, bigY)
+	mul(&y, &y, &sum.y)
 	return !y.isOdd()
 }
 

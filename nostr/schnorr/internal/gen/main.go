@@ -1,7 +1,6 @@
-// Command gen writes kernel_amd64.s: field multiplication and whole point
-// operations over secp256k1 with MULX, ADCX and ADOX; and lanes_amd64.s: the same
-// on sixteen points at once with AVX-512 IFMA. Run it by `go generate` in the
-// package above.
+// Command gen writes kernel_amd64.s, field multiplication and whole point
+// operations over secp256k1 with MULX, ADCX and ADOX, and lanes_amd64.s, the same for eight
+// points at once with AVX-512 IFMA. Run it by `go generate` in the package above.
 //
 // A point operation is written here as a list of field operations on operands
 // in memory; the emitter unrolls each into instructions. Whole operations in one
@@ -292,8 +291,9 @@ func main() {
 	if len(os.Args) != 3 {
 		log.Fatal("usage: gen kernel_amd64.s lanes_amd64.s")
 	}
-	writeLanes(os.Args[2])
-	if err := os.WriteFile(os.Args[1], e.Bytes(), 0o644); err != nil {
-		log.Fatalf("write the kernel: %v", err)
+	for i, text := range [][]byte{e.Bytes(), lanesText()} {
+		if err := os.WriteFile(os.Args[1+i], text, 0o644); err != nil {
+			log.Fatalf("write the kernel: %v", err)
+		}
 	}
 }
