@@ -82,7 +82,7 @@ func encode(list []sdk.ReadOnlySpan) ([]byte, error) {
 func keyValues(list []attribute.KeyValue) []keyValue {
 	out := []keyValue{}
 	for _, a := range list {
-		v := map[string]any{"stringValue": a.Value.Emit()}
+		v := map[string]any{"stringValue": a.Value.String()}
 		if a.Value.Type() == attribute.INT64 {
 			v = map[string]any{"intValue": strconv.FormatInt(a.Value.AsInt64(), 10)}
 		}
