@@ -168,11 +168,11 @@ func TestPlanApplyGet(t *testing.T) {
 
 func TestExitCodes(t *testing.T) {
 	socket := fakeNode(t)
-	lmdb := file(t, node+"  storage: {engine: lmdb}\n")
-	if code, out, _ := meshctl(t, "", "plan", "-f", lmdb, "--socket", socket); code != spec.ExitRefused || !strings.Contains(out, "this node has the engines") {
+	elsewhere := file(t, node+"  storage: {engine: memory}\n")
+	if code, out, _ := meshctl(t, "", "plan", "-f", elsewhere, "--socket", socket); code != spec.ExitRefused || !strings.Contains(out, "this node has the engines") {
 		t.Errorf("plan refused: %d %s", code, out)
 	}
-	if code, _, errOut := meshctl(t, "", "apply", "-f", lmdb, "--socket", socket); code != spec.ExitRefused || !strings.Contains(errOut, "nothing was applied: MeshNode/here spec.storage.engine") {
+	if code, _, errOut := meshctl(t, "", "apply", "-f", elsewhere, "--socket", socket); code != spec.ExitRefused || !strings.Contains(errOut, "nothing was applied: MeshNode/here spec.storage.engine") {
 		t.Errorf("apply refused: %d %s", code, errOut)
 	}
 	if code, _, errOut := meshctl(t, "", "get", "--socket", filepath.Join(t.TempDir(), "none")); code != spec.ExitUnreachable || !strings.Contains(errOut, "--socket") {
@@ -181,7 +181,7 @@ func TestExitCodes(t *testing.T) {
 	if code, _, errOut := meshctl(t, "", "get", "--socket", serve(t, nil)); code != spec.ExitUnsupported {
 		t.Errorf("a node without manifests: %d %s", code, errOut)
 	}
-	for _, args := range [][]string{{"plan"}, {"nonsense"}, {"export", "--target", "nomad", "-f", lmdb, "-o", "x"}} {
+	for _, args := range [][]string{{"plan"}, {"nonsense"}, {"export", "--target", "nomad", "-f", elsewhere, "-o", "x"}} {
 		if code, _, errOut := meshctl(t, "", args...); code != spec.ExitUsage || errOut == "" {
 			t.Errorf("%v: %d %s", args, code, errOut)
 		}

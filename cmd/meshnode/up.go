@@ -2,12 +2,14 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"path/filepath"
 	"time"
 
+	"fleetmesh.org/fleetmesh/internal/control"
 	"fleetmesh.org/fleetmesh/internal/daemon"
 	"fleetmesh.org/fleetmesh/spec"
 )
@@ -127,4 +129,25 @@ func (statusCmd) Run(a *app) error {
 
 type stopCmd struct{}
 
-func (stopCmd) Run(a *app) error { return a.call("node.stop", nil, nil, nil) }
+// A node that is gone before it could answer has done what it was asked for. Who starts it again must not find it still there.
+func (stopCmd) Run(a *app) error {
+	if err := a.call("node.stop", nil, nil, nil); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	patience := time.NewTimer(15 * time.Second)
+	defer patience.Stop()
+	for {
+		c, err := control.Dial(a.ctx, a.dir.Control())
+		if err != nil {
+			return a.ctx.Err()
+		}
+		c.Close()
+		select {
+		case <-look.C:
+		case <-patience.C:
+			return errors.New("the node was told to stop, and still runs: its log says what it waits for")
+		}
+	}
+}

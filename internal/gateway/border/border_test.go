@@ -112,10 +112,10 @@ func TestGateway(t *testing.T) {
 		w.stop()
 
 		// A restart forgets nothing and repeats nothing.
-		offers := len(w.estate.Times) + len(w.mesh.Times)
+		offers := w.estate.All() + w.mesh.All()
 		w.run(t, nil)
 		gatewaytest.Rest(30 * time.Second)
-		if n := len(w.estate.Times) + len(w.mesh.Times) - offers; n != 0 {
+		if n := w.estate.All() + w.mesh.All() - offers; n != 0 {
 			t.Errorf("%d events were offered again after a restart", n)
 		}
 		gatewaytest.Rest(2 * time.Minute)

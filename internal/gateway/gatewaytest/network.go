@@ -181,6 +181,13 @@ func (p *Peer) Admit(_ context.Context, r *policy.Request) *policy.Rejection {
 	return nil
 }
 
+// All is how many offers it had.
+func (p *Peer) All() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.Times)
+}
+
 // Static makes it hear of duplicates too.
 func (p *Peer) Static() bool { return true }
 
